@@ -1,0 +1,107 @@
+"""``python -m codegen generate | check | list | explain NAME | add <field=value>... | bench``"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from codegen import sync
+from codegen.add import add, parse
+from codegen.load import MatrixError, load
+from codegen.model import Variant
+from codegen.render import accepts_text, match_text, render
+from codegen.synthetic import SIZES, seconds
+from codegen.validate import checked
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 on success, 1 with the reasons on standard error otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m codegen", description="From the matrix to sources and registry.")
+    commands = parser.add_subparsers(required=True)
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+        subparser = commands.add_parser(name, help=help)
+        subparser.set_defaults(run=run)
+        return subparser
+
+    command("generate", _generate, "write generated/ where it differs from the matrix")
+    command("check", _check, "say where generated/ differs from the matrix, and fail if it does")
+    command("list", _list, "the variants of the matrix").add_argument("filter", nargs="*", metavar="field=value")
+    command("explain", _explain, "one variant, its row and unit").add_argument("name")
+    command("add", _add, "add a point to the matrix, then generate").add_argument(
+        "point", nargs="+", metavar="field=value"
+    )
+    command("bench", _bench, "time expand, validate and render for synthetic matrices")
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except MatrixError as error:
+        print("\n".join(error.problems), file=sys.stderr)
+        return 1
+
+
+def _files() -> dict[str, str]:
+    matrix = load()
+    return render(matrix, checked(matrix))
+
+
+def _generate(_: argparse.Namespace) -> int:
+    files = _files()
+    difference = sync.write(files)
+    changed = len(difference.missing) + len(difference.stale)
+    print(f"{len(files)} files, {changed} written, {len(difference.orphan)} removed")
+    return 0
+
+
+def _check(_: argparse.Namespace) -> int:
+    difference = sync.compare(_files())
+    if difference:
+        print(f"{difference}\ngenerated/ is not what the matrix says; run: nox -s generate", file=sys.stderr)
+        return 1
+    print("generated/ is what the matrix says")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    wanted = parse(options.filter)
+    for variant in checked(load()):
+        facts = {"op": variant.op, "arch": variant.arch, **dict(variant.baked)}
+        if all(facts.get(name) == value for name, value in wanted.items()):
+            print(variant.name)
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    matrix, name = load(), options.name
+    found: Variant | None = next((variant for variant in checked(matrix) if variant.name == name), None)
+    if found is None:
+        raise MatrixError([f"no variant {name!r}; python -m codegen list prints all"])
+    arch = matrix.archs[found.arch]
+    print(f"{found.name}\n  row       {found.where}\n  unit      generated/{arch.payload}/{found.unit}.cpp")
+    for trait, value in found.baked:
+        print(f"  {trait:<9} {value}")
+    print(f"  accepts   {accepts_text(found)}\n  priority  {found.priority}")
+    for exclude in matrix.excludes:
+        if exclude.match.get("op", (found.op,)) == (found.op,):
+            print(f"  excluded  {match_text(exclude.match)}: {exclude.reason}")
+    return 0
+
+
+def _add(options: argparse.Namespace) -> int:
+    for name in add(parse(options.point)):
+        print(name)
+    return _generate(options)
+
+
+def _bench(_: argparse.Namespace) -> int:
+    matrix = load()
+    print("variants,seconds,microseconds_a_variant")
+    for count in SIZES:
+        taken = seconds(count, matrix)
+        print(f"{count},{taken:.3f},{taken / count * 1e6:.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

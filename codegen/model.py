@@ -1,0 +1,128 @@
+"""What the matrix says, typed and frozen; the only definition of a variant's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from codegen import abi
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The integers from ``min`` to ``max`` (``None``: no end) that ``multiple_of`` divides."""
+
+    min: int
+    max: int | None = None
+    multiple_of: int = 1
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, int) or isinstance(value, bool):
+            return False
+        return self.min <= value and (self.max is None or value <= self.max) and value % self.multiple_of == 0
+
+    def covers(self, other: Range) -> bool:
+        """Whether every integer of ``other`` is in this range."""
+        ends = self.max is None or (other.max is not None and other.max <= self.max)
+        return self.min <= other.min and ends and other.multiple_of % self.multiple_of == 0
+
+    def meets(self, other: Range) -> bool:
+        """Whether the two ranges overlap, judged by their ends: steps are taken to meet."""
+        highest = min((end for end in (self.max, other.max) if end is not None), default=None)
+        return highest is None or max(self.min, other.min) <= highest
+
+    def __str__(self) -> str:
+        text = f"{self.min} and up" if self.max is None else f"{self.min} to {self.max}"
+        return text if self.multiple_of == 1 else f"{text}, multiples of {self.multiple_of}"
+
+
+Value: TypeAlias = str | int
+Values: TypeAlias = tuple[Value, ...] | Range
+
+
+@dataclass(frozen=True, slots=True)
+class Arch:
+    """What machine code runs on: its payload, device type and the compute capabilities that may run it."""
+
+    name: str
+    payload: str
+    device: str
+    capabilities: tuple[str, ...] = ()
+    limits: Mapping[str, Range] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Exclude:
+    """Points that no row may name, and why. A field absent from ``match`` matches every value."""
+
+    match: Mapping[str, tuple[Value, ...]]
+    reason: str
+
+    def covers(self, point: Mapping[str, object]) -> bool:
+        """Whether ``point`` is one of the points excluded."""
+        return all(point.get(name) in values for name, values in self.match.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the matrix as written; ``where`` says which file and which row."""
+
+    where: str
+    fields: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One kernel: an op on an arch, its baked traits in the order of its name, and what it accepts at run time."""
+
+    op: str
+    arch: str
+    baked: tuple[tuple[str, str], ...]
+    accepts: tuple[tuple[str, Values], ...]
+    priority: int
+    where: str
+
+    @property
+    def name(self) -> str:
+        """The exported id: file, symbol, registry key and test id all derive from it."""
+        return variant_name(self.arch, self.op, dict(self.baked))
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The element types in the order of the op's traits."""
+        return tuple(value for trait, value in self.baked if trait.endswith("_dtype"))
+
+    @property
+    def unit(self) -> str:
+        """The translation unit that instantiates it: one an op, and for attention one a type of Q."""
+        grouped = {trait: value for trait, value in self.baked if trait == "q_dtype"}
+        return variant_name(self.arch, self.op, grouped).removeprefix(f"{self.arch}_")
+
+
+PREFIX = {"q_dtype": "q", "kv_dtype": "kv", "out_dtype": "o", "in_dtype": "i", "load": "", "schedule": ""}
+
+
+def variant_name(arch: str, op: str, traits: Mapping[str, str]) -> str:
+    """Join arch, op and the traits in the op's order: ``cpu_decode_qbf16_kvbf16_obf16_direct_split``."""
+    order = [trait for trait in abi.OP[op].traits if trait in traits]
+    return "_".join([arch, op, *(PREFIX[trait] + traits[trait] for trait in order)])
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The whole matrix: domains of the fields, fields of the ops, archs, kernel rows and excludes."""
+
+    domains: Mapping[str, Values]
+    accepted: Mapping[str, tuple[str, ...]]
+    archs: Mapping[str, Arch]
+    rows: tuple[Row, ...]
+    excludes: tuple[Exclude, ...]
+
+    def fields(self, op: str) -> tuple[str, ...]:
+        """The fields a row of ``op`` must give: op, arch, its traits, and what it accepts at run time."""
+        return ("op", "arch", *abi.OP[op].traits, *self.accepted.get(op, ()))
+
+    def excluded(self, point: Mapping[str, object]) -> Exclude | None:
+        """The first exclude that matches, if any."""
+        return next((exclude for exclude in self.excludes if exclude.covers(point)), None)

@@ -1,0 +1,190 @@
+"""Matrix and variants to files: a pure function to ``{path: text}``. Decisions are made here; templates print."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from codegen import abi, render_abi
+from codegen.model import Matrix, Range, Values, Variant
+
+TEMPLATES = Path(__file__).parent.parent / "templates"
+SOURCE = "codegen/matrix"
+
+
+def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
+    """Every generated file, as paths relative to ``generated/`` in posix form."""
+    files = {
+        "include/mla/abi.h": _print("abi.h.j2", render_abi.context()),
+        "include/mla/bindings.h": _print("bindings.h.j2", render_abi.context()),
+        "abi_layout.cpp": _print("abi_layout.cpp.j2", render_abi.context()),
+        "python/_types.py": _print("types.py.j2", _types(matrix)),
+        "VARIANTS.md": _print("VARIANTS.md.j2", _listing(matrix, variants)),
+    }
+    for payload, members in by_payload(matrix, variants).items():
+        files |= _payload(matrix, payload, members)
+    return files
+
+
+def by_payload(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, list[Variant]]:
+    """The variants of each payload, in the matrix's order."""
+    groups: dict[str, list[Variant]] = defaultdict(list)
+    for variant in variants:
+        groups[matrix.archs[variant.arch].payload].append(variant)
+    return dict(groups)
+
+
+def _payload(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[str, str]:
+    source = f"{SOURCE}/{payload}.toml"
+    units: dict[str, list[Variant]] = defaultdict(list)
+    for variant in variants:
+        if variant.dtypes:
+            units[variant.unit].append(variant)
+    files = {
+        f"{payload}/{unit}.cpp": _print(
+            f"{payload}/unit.cpp.j2",
+            {
+                "source": source,
+                "header": _header(payload, members[0].op),
+                "variants": [_instantiation(variant) for variant in members],
+            },
+        )
+        for unit, members in units.items()
+    }
+    files[f"{payload}/registry.cpp"] = _print(
+        f"{payload}/registry.cpp.j2",
+        {
+            "source": source,
+            "headers": sorted({_header(payload, variant.op) for variant in variants}),
+            "variants": [_instantiation(variant) for variant in variants],
+        },
+    )
+    paths = sorted(files)
+    files[f"{payload}/sources.cmake"] = _print(
+        "sources.cmake.j2", {"source": source, "payload": payload, "paths": paths}
+    )
+    files[f"{payload}/registry.json"] = json.dumps(registry(matrix, payload, variants), indent=1) + "\n"
+    return files
+
+
+def registry(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[str, Any]:
+    """The registry that travels beside a payload's library; the schema that ``mla_kernels.registry`` reads."""
+    arch = next(arch for arch in matrix.archs.values() if arch.payload == payload)
+    return {
+        "payload": payload,
+        "abi_hash": abi.abi_hash(),
+        "arch": {"name": arch.name, "device": arch.device, "capabilities": list(arch.capabilities)},
+        "traits": {op.name: list(op.traits) for op in abi.OPS},
+        "accepted": {op: list(names) for op, names in matrix.accepted.items()},
+        "domains": {name: _json(domain) for name, domain in matrix.domains.items()},
+        "excludes": [
+            {
+                "match": {name: list(values) for name, values in exclude.match.items()},
+                "reason": exclude.reason,
+            }
+            for exclude in matrix.excludes
+        ],
+        "variants": [
+            {
+                "name": variant.name,
+                "op": variant.op,
+                "arch": variant.arch,
+                "priority": variant.priority,
+                "baked": dict(variant.baked),
+                "accepts": {name: _json(values) for name, values in variant.accepts},
+            }
+            for variant in variants
+        ],
+    }
+
+
+def _json(values: Values) -> list[str | int] | dict[str, int]:
+    if not isinstance(values, Range):
+        return list(values)
+    limits = {"min": values.min, "max": values.max, "multiple_of": values.multiple_of}
+    return {name: limit for name, limit in limits.items() if limit is not None and (name, limit) != ("multiple_of", 1)}
+
+
+def _header(payload: str, op: str) -> str:
+    return f"{payload}/{op}/{op}.h"
+
+
+def _instantiation(variant: Variant) -> dict[str, Any]:
+    pascal = "".join(word.capitalize() for word in variant.op.split("_"))
+    arguments = ", ".join(f"DType::{dtype}" for dtype in variant.dtypes)
+    constants = {"load": "kLoad", "schedule": "kSchedule"}
+    return {
+        "name": variant.name,
+        "type": f"{pascal}<{arguments}>" if arguments else pascal,
+        "is_template": bool(arguments),
+        "enumerator": f"MLA_OP_{variant.op.upper()}",
+        "asserts": [(constants[trait], value) for trait, value in variant.baked if trait in constants],
+    }
+
+
+def _listing(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
+    return {
+        "total": len(variants),
+        "payloads": [
+            {
+                "name": payload,
+                "variants": [
+                    {"name": variant.name, "accepts": accepts_text(variant), "priority": variant.priority}
+                    for variant in members
+                ],
+            }
+            for payload, members in by_payload(matrix, variants).items()
+        ],
+        "excludes": [{"match": match_text(exclude.match), "reason": exclude.reason} for exclude in matrix.excludes],
+    }
+
+
+def accepts_text(variant: Variant) -> str:
+    """``page_size 1 and up; kv_layout contiguous, paged``."""
+    texts = (
+        f"{name} {values if isinstance(values, Range) else ', '.join(map(str, values))}"
+        for name, values in variant.accepts
+    )
+    return "; ".join(texts)
+
+
+def match_text(match: Mapping[str, Sequence[object]]) -> str:
+    """``op = decode, kv_dtype = fp16 or bf16``."""
+    return ", ".join(f"{name} = {' or '.join(map(str, values))}" for name, values in match.items())
+
+
+def _types(matrix: Matrix) -> dict[str, Any]:
+    names = {
+        "Arch": "arch",
+        "OpName": "op",
+        "QDType": "q_dtype",
+        "KvDType": "kv_dtype",
+        "OutDType": "out_dtype",
+        "InDType": "in_dtype",
+        "Load": "load",
+        "Schedule": "schedule",
+        "KvLayout": "kv_layout",
+    }
+    aliases = [{"name": name, "values": matrix.domains[field]} for name, field in names.items()]
+    return {"abi_hash": abi.abi_hash(), "statuses": abi.STATUS, "aliases": aliases}
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _print(template: str, context: Mapping[str, Any]) -> str:
+    return _environment().get_template(template).render(context)

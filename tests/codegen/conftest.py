@@ -1,0 +1,59 @@
+"""A small matrix on disk that tests change row by row."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from codegen.expand import expand
+from codegen.load import MATRIX, load
+from codegen.model import Matrix
+from codegen.validate import problems
+
+ROW = """
+[[kernel]]
+op = "store_kv"
+arch = "cpu"
+in_dtype = "fp32"
+kv_dtype = ["fp32", "e4m3"]
+page_size = { accepts = { min = 1 } }
+"""
+ARCH = """
+[[arch]]
+name = "cpu"
+payload = "cpu"
+device = "cpu"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The real domains with one row of kernels."""
+    shutil.copy(MATRIX / "domains.toml", tmp_path)
+    (tmp_path / "cpu.toml").write_text(ARCH + ROW)
+    return tmp_path
+
+
+@pytest.fixture
+def matrix_of(folder: Path) -> Callable[[str], Matrix]:
+    """The matrix with the given text in place of the kernel rows."""
+
+    def build(text: str, arch: str = ARCH) -> Matrix:
+        (folder / "cpu.toml").write_text(arch + text)
+        return load(folder)
+
+    return build
+
+
+@pytest.fixture
+def problems_of(matrix_of: Callable[..., Matrix]) -> Callable[..., list[str]]:
+    """The problems of the matrix with the given kernel rows."""
+
+    def find(text: str, arch: str = ARCH) -> list[str]:
+        matrix = matrix_of(text, arch)
+        return problems(matrix, expand(matrix))
+
+    return find

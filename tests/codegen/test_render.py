@@ -1,0 +1,102 @@
+"""Rendering is pure and reproducible, and generated/ is what it yields."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+
+from codegen import abi, sync
+from codegen.load import load
+from codegen.render import TEMPLATES, render
+from codegen.validate import checked
+
+ROOT = Path(__file__).parents[2]
+DIGEST = """
+import hashlib, json
+from codegen.load import load
+from codegen.render import render
+from codegen.validate import checked
+matrix = load()
+print(hashlib.sha256(json.dumps(render(matrix, checked(matrix))).encode()).hexdigest())
+"""
+
+
+@pytest.fixture(scope="module")
+def files():
+    matrix = load()
+    return render(matrix, checked(matrix))
+
+
+def test_generated_is_what_the_matrix_says(files):
+    assert not sync.compare(files), str(sync.compare(files))
+
+
+def test_two_hash_seeds_render_the_same_bytes():
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_no_date_version_or_path_in_generated_files(files):
+    forbidden = re.compile(r"/(work|home|tmp|root|usr)/|\b20\d\d-\d\d-\d\d\b|jinja|python3\.", re.IGNORECASE)
+    assert {name: found[0] for name, text in files.items() if (found := forbidden.search(text))} == {}
+
+
+def test_an_undefined_name_in_a_template_is_an_error():
+    from codegen.render import _environment
+
+    with pytest.raises(UndefinedError):
+        _environment().from_string("{{ nothing }}").render()
+
+
+def test_templates_stay_small_and_take_no_decision_about_types():
+    for path in TEMPLATES.rglob("*.j2"):
+        text = path.read_text()
+        assert len(text.splitlines()) <= 60, path
+        assert not re.search(r"{%\s*if[^%]*dtype", text), path
+
+
+def test_every_variant_is_instantiated_and_registered_once(files):
+    units = "".join(text for name, text in files.items() if name.endswith(".cpp") and "registry" not in name)
+    registry = files["cpu/registry.cpp"]
+    rows = json.loads(files["cpu/registry.json"])["variants"]
+    assert len(re.findall(r"^template struct", units, re.MULTILINE)) == len(
+        re.findall(r"^extern template struct", registry, re.MULTILINE)
+    )
+    for row in rows:
+        assert registry.count(f'"{row["name"]}"') == 1
+        assert f"`{row['name']}`" in files["VARIANTS.md"]
+
+
+def test_every_generated_source_is_compiled(files):
+    sources = set(re.findall(r"\S+\.cpp", files["cpu/sources.cmake"]))
+    assert sources == {name for name in files if name.startswith("cpu/") and name.endswith(".cpp")}
+
+
+def test_offsets_leave_no_padding():
+    for op in abi.OPS:
+        offsets = list(abi.offsets(op).values())
+        assert offsets == sorted(set(offsets))
+        assert offsets[-1] % 8 == 0
+
+
+def test_the_hash_follows_the_fields(monkeypatch):
+    before = abi.abi_hash()
+    monkeypatch.setattr(abi, "OPS", abi.OPS[:-1])
+    assert abi.abi_hash() != before
