@@ -18,7 +18,9 @@ STATUSES = (
     "internal",
 )
 
-Arch = Literal["cpu",]
+Arch = Literal[
+    "cpu",
+]
 
 OpName = Literal[
     "decode",
@@ -57,7 +59,9 @@ InDType = Literal[
     "bf16",
 ]
 
-Load = Literal["direct",]
+Load = Literal[
+    "direct",
+]
 
 Schedule = Literal[
     "split",
