@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Forced inlining: units compiled for different instruction sets include this header, and an
+// outlined copy from one of them could be linked into all.
+#define MLA_ALWAYS_INLINE __attribute__((always_inline)) inline
+
+namespace mla {
+
+enum class DType : int32_t { fp32, fp16, bf16, e4m3, fp8_ds_mla };
+
+inline constexpr int kLatent = 512;
+inline constexpr int kRope = 64;
+inline constexpr int kHeadDim = kLatent + kRope;
+
+// A token of fp8_ds_mla: 512 e4m3, one float32 scale for each 128 of them, 64 bf16.
+inline constexpr int kDsMlaGroup = 128;
+inline constexpr int kDsMlaScaleOffset = kLatent;
+inline constexpr int kDsMlaRopeOffset = kDsMlaScaleOffset + kLatent / kDsMlaGroup * 4;
+inline constexpr int kDsMlaRowBytes = kDsMlaRopeOffset + kRope * 2;
+static_assert(kDsMlaRowBytes == 656);
+
+// fp8_ds_mla caches are arrays of bytes.
+MLA_ALWAYS_INLINE constexpr size_t element_bytes(DType dtype) {
+  return dtype == DType::fp32 ? 4 : dtype == DType::fp16 || dtype == DType::bf16 ? 2 : 1;
+}
+
+// The conversions have no branches, so that loops over them vectorise, and round to nearest even.
+
+MLA_ALWAYS_INLINE constexpr uint32_t float_bits(float value) {
+  return __builtin_bit_cast(uint32_t, value);
+}
+
+MLA_ALWAYS_INLINE constexpr float bits_float(uint32_t bits) {
+  return __builtin_bit_cast(float, bits);
+}
+
+MLA_ALWAYS_INLINE constexpr float bf16_to_fp32(uint16_t code) {
+  return bits_float(static_cast<uint32_t>(code) << 16);
+}
+
+MLA_ALWAYS_INLINE constexpr uint16_t fp32_to_bf16(float value) {
+  const uint32_t bits = float_bits(value);
+  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  const uint32_t quiet_nan = bits >> 16 | 0x40;
+  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded);
+}
+
+MLA_ALWAYS_INLINE constexpr float fp16_to_fp32(uint16_t code) {
+  const uint32_t magnitude = code & 0x7fff;
+  const uint32_t sign = static_cast<uint32_t>(code & 0x8000) << 16;
+  const uint32_t normal = (magnitude << 13) + (112u << 23);
+  const uint32_t special = magnitude << 13 | 0x7f800000;
+  const uint32_t subnormal = float_bits(static_cast<float>(static_cast<int32_t>(magnitude)) *
+                                        5.9604644775390625e-8f);  // 2^-24
+  const uint32_t finite = magnitude < 0x400 ? subnormal : normal;
+  return bits_float(sign | (magnitude >= 0x7c00 ? special : finite));
+}
+
+MLA_ALWAYS_INLINE constexpr uint16_t fp32_to_fp16(float value) {
+  const uint32_t bits = float_bits(value);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  const uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  // Adding 0.5 aligns the unit in the last place with the smallest subnormal, 2^-24.
+  const uint32_t subnormal = float_bits(bits_float(magnitude) + 0.5f) - float_bits(0.5f);
+  const uint32_t finite = magnitude < 0x38800000 ? subnormal : normal;
+  const uint32_t special = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;
+  const uint32_t code = magnitude >= 0x477ff000 ? special : finite;  // 65520 rounds to infinity
+  return static_cast<uint16_t>(bits >> 16 & 0x8000) | static_cast<uint16_t>(code);
+}
+
+MLA_ALWAYS_INLINE constexpr float e4m3_to_fp32(uint8_t code) {
+  const uint32_t magnitude = code & 0x7f;
+  const uint32_t sign = static_cast<uint32_t>(code & 0x80) << 24;
+  const uint32_t normal = (magnitude << 20) + (120u << 23);
+  const uint32_t subnormal =
+      float_bits(static_cast<float>(static_cast<int32_t>(magnitude)) * 0.001953125f);  // 2^-9
+  const uint32_t finite = magnitude < 8 ? subnormal : normal;
+  return bits_float(sign | (magnitude == 0x7f ? 0x7fc00000 : finite));
+}
+
+// Saturates at 448, infinities too; keeps NaN.
+MLA_ALWAYS_INLINE constexpr uint8_t fp32_to_e4m3(float value) {
+  const uint32_t bits = float_bits(value);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  const uint32_t normal = (magnitude - (120u << 23) + 0x7ffff + (magnitude >> 20 & 1)) >> 20;
+  // Adding 2^14 aligns the unit in the last place with the smallest subnormal, 2^-9.
+  const uint32_t subnormal = float_bits(bits_float(magnitude) + 16384.0f) - float_bits(16384.0f);
+  const uint32_t finite = magnitude < 0x3c800000 ? subnormal : normal;
+  const uint32_t saturated = magnitude >= 0x43e00000 ? 0x7e : finite;  // 448
+  const uint32_t code = magnitude > 0x7f800000 ? 0x7f : saturated;
+  return static_cast<uint8_t>((bits >> 24 & 0x80) | code);
+}
+
+}  // namespace mla

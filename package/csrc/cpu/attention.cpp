@@ -1,0 +1,71 @@
+#include "cpu/attention.h"
+
+#include <cmath>
+#include <limits>
+
+namespace mla::cpu {
+
+KvTokens pool_tokens(DType kv, const PoolView& pool) {
+  const int64_t bytes = static_cast<int64_t>(element_bytes(kv));
+  KvTokens tokens;
+  tokens.latent = static_cast<const std::byte*>(pool.latent);
+  tokens.rope = static_cast<const std::byte*>(pool.rope);
+  tokens.latent_page_stride = pool.latent_page_stride * bytes;
+  tokens.latent_token_stride = pool.latent_token_stride * bytes;
+  tokens.rope_page_stride = pool.rope_page_stride * bytes;
+  tokens.rope_token_stride = pool.rope_token_stride * bytes;
+  tokens.page_size = pool.page_size > 0 ? pool.page_size : 1;
+  return tokens;
+}
+
+Status check_kv_scale(DType kv, float kv_scale) {
+  MLA_TRY(check_finite({{"kv_scale", kv_scale}}));
+  if (kv != DType::e4m3 && kv_scale != 1) {
+    return Status::error(MLA_RANGE, "kv_scale", text(kv_scale), "1 for a cache that is not e4m3");
+  }
+  return {};
+}
+
+Status check_scales(const AttentionTypes& types, const Scales& scales) {
+  MLA_TRY(check_finite({{"softmax_scale", scales.softmax_scale},
+                        {"q_scale", scales.q_scale},
+                        {"out_scale", scales.out_scale}}));
+  MLA_TRY(check_kv_scale(types.kv, scales.kv_scale));
+  if (scales.q_scale != 1) {
+    return Status::error(MLA_RANGE, "q_scale", text(scales.q_scale), "1 for a q that is not e4m3");
+  }
+  return {};
+}
+
+void set_scales(const Scales& scales, AttendItem& item) {
+  item.scale = scales.softmax_scale * scales.q_scale * scales.kv_scale;
+  item.v_scale = scales.kv_scale * scales.out_scale;
+}
+
+void Outputs::write(const Isa& isa, int64_t b, int64_t s, int64_t h, const RowResult& row) const {
+  if (attn_sink != nullptr && row.lse != -std::numeric_limits<float>::infinity()) {
+    const float factor = 1 / (1 + std::exp(attn_sink[h] - row.lse));
+    for (int i = 0; i < kLatent; ++i) row.o[i] *= factor;
+  }
+  isa.from_fp32(dtype, row.o, out.at(b, s, h), kLatent);
+  if (lse.data != nullptr) *reinterpret_cast<float*>(lse.at(b, s, h)) = row.lse;
+  if (max_logits.data != nullptr) {
+    *reinterpret_cast<float*>(max_logits.at(b, s, h)) = row.max_logit;
+  }
+}
+
+States Partials::states(int64_t first, int64_t count, int64_t row) const {
+  return {DType::fp32,
+          reinterpret_cast<const std::byte*>(o(first, row)),
+          rows_ * kLatent * static_cast<int64_t>(sizeof(float)),
+          lse(first, row),
+          rows_,
+          count};
+}
+
+int64_t attend_nanoseconds(int64_t row_tokens) {
+  constexpr int64_t kMultiplyAddsPerNanosecond = 32;
+  return saturating_product({row_tokens, kHeadDim + kLatent}) / kMultiplyAddsPerNanosecond;
+}
+
+}  // namespace mla::cpu

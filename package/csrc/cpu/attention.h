@@ -1,0 +1,125 @@
+// What decode and the sparse ops share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/checks.h"
+#include "common/dtype.h"
+#include "cpu/isa/isa.h"
+#include "cpu/merge.h"
+
+namespace mla::cpu {
+
+struct AttentionTypes {
+  DType q;
+  DType kv;
+  DType out;
+};
+
+// A tensor [batch, q_len, num_heads, ...]; strides in bytes.
+struct RowTensor {
+  std::byte* data = nullptr;
+  int64_t stride_b = 0;
+  int64_t stride_s = 0;
+  int64_t stride_h = 0;
+
+  std::byte* at(int64_t b, int64_t s, int64_t h) const {
+    return data + b * stride_b + s * stride_s + h * stride_h;
+  }
+};
+
+inline RowTensor row_tensor(void* data, size_t element_bytes, int64_t stride_b, int64_t stride_s,
+                            int64_t stride_h) {
+  const int64_t bytes = static_cast<int64_t>(element_bytes);
+  return {static_cast<std::byte*>(data), stride_b * bytes, stride_s * bytes, stride_h * bytes};
+}
+
+// A cache [pages, page_size]; strides in elements.
+struct PoolView {
+  const void* latent;
+  int64_t latent_page_stride;
+  int64_t latent_token_stride;
+  const void* rope;
+  int64_t rope_page_stride;
+  int64_t rope_token_stride;
+  int64_t page_size;
+};
+
+KvTokens pool_tokens(DType kv, const PoolView& pool);
+
+struct Scales {
+  float softmax_scale;
+  float q_scale;
+  float kv_scale;
+  float out_scale;
+};
+
+// Per-tensor scales belong to e4m3, and q is never e4m3 on the CPU.
+Status check_scales(const AttentionTypes& types, const Scales& scales);
+Status check_kv_scale(DType kv, float kv_scale);
+
+// Scales of the logits and of V; the scale of the output folds into that of V.
+void set_scales(const Scales& scales, AttendItem& item);
+
+// A block of query rows: what attend reads of each.
+struct QueryRows {
+  const void* latent[kMaxRows];
+  const void* rope[kMaxRows];
+};
+
+// One row's result.
+struct RowResult {
+  float* o;  // [kLatent]; changed by a sink
+  float lse;
+  float max_logit = 0;
+};
+
+// Where results go; tensors without data are absent.
+struct Outputs {
+  DType dtype;
+  RowTensor out;
+  RowTensor lse;
+  RowTensor max_logits;
+  const float* attn_sink = nullptr;  // [num_heads]
+
+  void write(const Isa& isa, int64_t b, int64_t s, int64_t h, const RowResult& row) const;
+};
+
+// The workspace of rows whose tokens are split: slots of [rows][kLatent] partial outputs, then
+// their LSEs, then their largest logits.
+class Partials {
+ public:
+  Partials(void* workspace, int64_t slots, int64_t rows)
+      : o_(static_cast<float*>(workspace)),
+        lse_(o_ + slots * rows * kLatent),
+        max_logits_(lse_ + slots * rows),
+        rows_(rows) {}
+
+  static int64_t bytes(int64_t slots, int64_t rows) {
+    return saturating_product({slots, rows, kLatent + 2, sizeof(float)});
+  }
+
+  float* o(int64_t slot, int64_t row) const { return o_ + (slot * rows_ + row) * kLatent; }
+  float* lse(int64_t slot, int64_t row) const { return lse_ + slot * rows_ + row; }
+  float* max_logit(int64_t slot, int64_t row) const { return max_logits_ + slot * rows_ + row; }
+
+  // The states of a row in slots [first, first + count).
+  States states(int64_t first, int64_t count, int64_t row) const;
+
+ private:
+  float* o_;
+  float* lse_;
+  float* max_logits_;
+  int64_t rows_;
+};
+
+// Roughly what attending takes, to decide how many threads it is worth.
+int64_t attend_nanoseconds(int64_t row_tokens);
+
+// Rows that one item of a merge takes.
+inline constexpr int kMergeRows = 16;
+
+inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace mla::cpu

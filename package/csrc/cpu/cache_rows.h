@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/checks.h"
+#include "common/dtype.h"
+
+namespace mla::cpu {
+
+// The rows of a cache [num_pages, page_size] by global slot: page * page_size + offset.
+class CacheRows {
+ public:
+  // Works on every problem with one cache.
+  template <class Problem>
+  CacheRows(const Problem& p, DType kv)
+      : latent_{static_cast<std::byte*>(p.kv_latent), p.kv_latent_stride_page,
+                p.kv_latent_stride_token},
+        rope_{static_cast<std::byte*>(p.kv_rope), p.kv_rope_stride_page, p.kv_rope_stride_token},
+        bytes_(static_cast<int64_t>(element_bytes(kv))),
+        num_pages_(p.num_pages),
+        page_size_(p.page_size),
+        has_rope_(kv != DType::fp8_ds_mla) {}
+
+  int64_t slots() const { return saturating_product({num_pages_, page_size_}); }
+
+  std::byte* latent(int64_t slot) const { return at(latent_, slot); }
+  std::byte* rope(int64_t slot) const { return has_rope_ ? at(rope_, slot) : nullptr; }
+
+  Status check() const {
+    MLA_TRY(check_extents({{"num_pages", num_pages_}, {"page_size", page_size_}}));
+    return check_present(
+        {{"kv_cache", latent_.data, slots()}, {"kv_cache", rope_.data, has_rope_ ? slots() : 0}});
+  }
+
+  // Refuses slots beyond the cache; negative ones stand for no row.
+  template <class Slot>
+  Status check_slots(const char* name, const Slot* slot, int64_t n) const {
+    const int64_t limit = slots();
+    for (int64_t i = 0; i < n; ++i) {
+      if (slot[i] >= limit) {
+        return Status::error(MLA_RANGE, text(name, "[", i, "]"), text(slot[i]),
+                             text("slots below ", limit, " (", num_pages_, " pages of ", page_size_,
+                                  " tokens), or negative for none"));
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct View {
+    std::byte* data;
+    int64_t stride_page;
+    int64_t stride_token;
+  };
+
+  std::byte* at(const View& view, int64_t slot) const {
+    const int64_t page = slot / page_size_;
+    const int64_t offset = slot % page_size_;
+    return view.data + (page * view.stride_page + offset * view.stride_token) * bytes_;
+  }
+
+  View latent_;
+  View rope_;
+  int64_t bytes_;
+  int64_t num_pages_;
+  int64_t page_size_;
+  bool has_rope_;
+};
+
+// Rows that one item copies or converts, and about how long each takes.
+inline constexpr int64_t kCopyRows = 16;
+inline constexpr int64_t kCopyNanoseconds = 100;
+
+}  // namespace mla::cpu

@@ -1,0 +1,287 @@
+#include "cpu/decode/decode.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "cpu/decode/plan.h"
+#include "cpu/pool.h"
+
+namespace mla::cpu::decode {
+namespace {
+
+using Problem = mla_decode_problem;
+
+const int32_t* seq_lens(const Problem& p) { return static_cast<const int32_t*>(p.seq_lens); }
+
+const int32_t* table_row(const Problem& p, int64_t b) {
+  return static_cast<const int32_t*>(p.block_table) + b * p.block_table_stride_b;
+}
+
+PlanShape plan_shape(const Problem& p) {
+  const int64_t rows = p.q_len * p.num_heads;
+  return {p.batch, rows, ceil_div(rows, kMaxRows), p.max_splits, p.batch_invariant != 0};
+}
+
+Status check_shapes(const Problem& p) {
+  MLA_TRY(check_extents({{"batch", p.batch},
+                         {"q_len", p.q_len},
+                         {"num_heads", p.num_heads},
+                         {"num_pages", p.num_pages},
+                         {"page_size", p.page_size},
+                         {"table_width", p.table_width},
+                         {"max_splits", p.max_splits}}));
+  // Plans count items in 32 bits; a request is in at most 64 splits.
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max() / 64;
+  if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
+    return Status::error(MLA_SHAPE, "q",
+                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", 576]"),
+                         text("up to ", kMostRows, " rows of 576"));
+  }
+  return {};
+}
+
+int64_t capacity(const Problem& p) {
+  return p.block_table == nullptr ? p.page_size : saturating_product({p.table_width, p.page_size});
+}
+
+Status refuse_length(const Problem& p, int64_t b, int64_t most) {
+  return Status::error(MLA_RANGE, text("seq_lens[", b, "]"), text(seq_lens(p)[b]),
+                       p.block_table == nullptr ? text("0 to ", most)
+                                                : text("0 to ", most, " (", p.table_width,
+                                                       " pages of ", p.page_size, " tokens)"));
+}
+
+Status check_lengths(const Problem& p, int64_t most) {
+  for (int64_t b = 0; b < p.batch; ++b) {
+    if (seq_lens(p)[b] < 0 || seq_lens(p)[b] > most) return refuse_length(p, b, most);
+  }
+  return {};
+}
+
+Status check_pages(const Problem& p) {
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int32_t* pages = table_row(p, b);
+    const int64_t used = seq_lens(p)[b] == 0 ? 0 : ceil_div(seq_lens(p)[b], p.page_size);
+    for (int64_t i = 0; i < used; ++i) {
+      if (pages[i] < 0 || pages[i] >= p.num_pages) {
+        return Status::error(MLA_RANGE, text("block_table[", b, ", ", i, "]"), text(pages[i]),
+                             text("0 to ", p.num_pages - 1));
+      }
+    }
+  }
+  return {};
+}
+
+Status check_contiguous(const Problem& p) {
+  if (p.block_table == nullptr && p.num_pages < p.batch) {
+    return Status::error(
+        MLA_SHAPE, "kv_cache", text(p.num_pages, " pages"),
+        text("a page for each of ", p.batch, " requests, where there is no block_table"));
+  }
+  return {};
+}
+
+Status check_values(const Problem& p, const AttentionTypes& types) {
+  const int64_t rows = p.batch * p.q_len * p.num_heads;
+  const int64_t tokens = saturating_product({p.num_pages, p.page_size});
+  MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch},
+                         {"q", p.q_latent, rows},
+                         {"q", p.q_rope, rows},
+                         {"out", p.out, rows},
+                         {"kv_cache", p.kv_latent, tokens},
+                         {"kv_cache", p.kv_rope, types.kv == DType::fp8_ds_mla ? 0 : tokens}}));
+  MLA_TRY(check_lengths(p, capacity(p)));
+  return p.block_table == nullptr ? Status() : check_pages(p);
+}
+
+Scales scales(const Problem& p) { return {p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}; }
+
+class Launch {
+ public:
+  Launch(const Problem& p, const AttentionTypes& types, const Plan& plan, void* workspace)
+      : p_(p),
+        shape_(plan_shape(p)),
+        plan_(plan),
+        isa_(active_isa()),
+        types_(types),
+        q_latent_(row_tensor(p.q_latent, element_bytes(types.q), p.q_latent_stride_b,
+                             p.q_latent_stride_s, p.q_latent_stride_h)),
+        q_rope_(row_tensor(p.q_rope, element_bytes(types.q), p.q_rope_stride_b, p.q_rope_stride_s,
+                           p.q_rope_stride_h)),
+        outputs_{types.out,
+                 row_tensor(p.out, element_bytes(types.out), p.out_stride_b, p.out_stride_s,
+                            p.out_stride_h),
+                 row_tensor(p.lse, sizeof(float), p.lse_stride_b, p.lse_stride_s, p.lse_stride_h),
+                 {}},
+        partials_(workspace, plan.header->slots, shape_.rows),
+        tokens_(pool_tokens(
+            types.kv, {p.kv_latent, p.kv_latent_stride_page, p.kv_latent_stride_token, p.kv_rope,
+                       p.kv_rope_stride_page, p.kv_rope_stride_token, p.page_size})) {}
+
+  Status run() const {
+    MLA_TRY(parallel(plan_.header->items, nanoseconds(),
+                     [this](int64_t i, const Scratch& scratch) { attend(i, scratch); }));
+    const int64_t blocks = ceil_div(shape_.rows, kMergeRows);
+    const int64_t row_states = plan_.header->slots * shape_.rows;
+    return parallel(plan_.header->split_requests * blocks, row_states * kLatent / 8,
+                    [this, blocks](int64_t i, const Scratch& scratch) {
+                      merge(plan_.entries[i / blocks], i % blocks * kMergeRows, scratch);
+                    });
+  }
+
+ private:
+  // Of one row block: rows [first, first + rows) against tokens [begin, end).
+  struct Item {
+    const PlanEntry& entry;
+    int64_t first;
+    int rows;
+    int64_t split;
+    int64_t begin;
+    int64_t end;
+  };
+
+  int64_t nanoseconds() const {
+    int64_t tokens = 0;
+    for (int64_t b = 0; b < p_.batch; ++b) tokens += seq_lens(p_)[b];
+    return attend_nanoseconds(saturating_product({tokens, shape_.rows}));
+  }
+
+  Item item(int64_t index) const {
+    const PlanEntry* after = std::upper_bound(
+        plan_.entries, plan_.entries + p_.batch, index,
+        [](int64_t value, const PlanEntry& entry) { return value < entry.first_item; });
+    const PlanEntry& entry = after[-1];
+    const int64_t within = index - entry.first_item;
+    const int64_t split = within / shape_.row_blocks;
+    const int64_t first = within % shape_.row_blocks * kMaxRows;
+    const int64_t rows = std::min<int64_t>(kMaxRows, shape_.rows - first);
+    const int64_t visible = std::max<int64_t>(0, row_limit(entry, first + rows - 1));
+    const bool last = split == entry.splits - 1;
+    return {entry,
+            first,
+            static_cast<int>(rows),
+            split,
+            split * entry.chunk,
+            last ? visible : std::min<int64_t>(visible, (split + 1) * entry.chunk)};
+  }
+
+  // Tokens that a row sees; ascends with the row.
+  int64_t row_limit(const PlanEntry& entry, int64_t row) const {
+    const int64_t length = seq_lens(p_)[entry.request];
+    return p_.causal != 0 ? length - p_.q_len + 1 + row / p_.num_heads : length;
+  }
+
+  void attend(int64_t index, const Scratch& scratch) const {
+    const Item item = this->item(index);
+    const bool split = item.entry.splits > 1;
+    float single_lse[kMaxRows];
+    float* const lse =
+        split ? partials_.lse(item.entry.first_slot + item.split, item.first) : single_lse;
+    if (item.begin < item.end) {
+      AttendItem work;
+      work.o = split ? partials_.o(item.entry.first_slot + item.split, item.first) : scratch.rows;
+      work.lse = lse;
+      attend_rows(item, work, scratch);
+    } else {
+      std::fill_n(lse, item.rows, -std::numeric_limits<float>::infinity());
+      if (!split) std::fill_n(scratch.rows, item.rows * kLatent, 0.0f);
+    }
+    if (split) return;
+    for (int r = 0; r < item.rows; ++r) {
+      write(item.entry, item.first + r, {scratch.rows + r * kLatent, lse[r]});
+    }
+  }
+
+  void attend_rows(const Item& item, AttendItem& work, const Scratch& scratch) const {
+    QueryRows query;
+    int64_t limits[kMaxRows];
+    const int64_t b = item.entry.request;
+    for (int r = 0; r < item.rows; ++r) {
+      const int64_t s = (item.first + r) / p_.num_heads;
+      const int64_t h = (item.first + r) % p_.num_heads;
+      query.latent[r] = q_latent_.at(b, s, h);
+      query.rope[r] = q_rope_.at(b, s, h);
+      limits[r] = row_limit(item.entry, item.first + r);
+    }
+    work.q_dtype = types_.q;
+    work.kv_dtype = types_.kv;
+    work.rows = item.rows;
+    work.q_latent = query.latent;
+    work.q_rope = query.rope;
+    work.kv = tokens_;
+    work.kv.fixed_page = b;
+    if (p_.block_table != nullptr) work.kv.page_table = table_row(p_, b);
+    work.begin = item.begin;
+    work.end = item.end;
+    work.row_limit = limits[0] < item.end ? limits : nullptr;
+    work.scratch = scratch.isa;
+    set_scales(scales(p_), work);
+    isa_.attend(work);
+  }
+
+  void merge(const PlanEntry& entry, int64_t first, const Scratch& scratch) const {
+    const int64_t end = std::min(shape_.rows, first + kMergeRows);
+    for (int64_t row = first; row < end; ++row) {
+      const States states = partials_.states(entry.first_slot, entry.splits, row);
+      const MergedLse lse = merge_lse(states);
+      merge_columns(isa_, states, lse, 0, kLatent, scratch.rows);
+      write(entry, row, {scratch.rows, lse.value});
+    }
+  }
+
+  void write(const PlanEntry& entry, int64_t row, const RowResult& result) const {
+    outputs_.write(isa_, entry.request, row / p_.num_heads, row % p_.num_heads, result);
+  }
+
+  const Problem& p_;
+  const PlanShape shape_;
+  const Plan plan_;
+  const Isa& isa_;
+  const AttentionTypes types_;
+  const RowTensor q_latent_;
+  const RowTensor q_rope_;
+  const Outputs outputs_;
+  const Partials partials_;
+  const KvTokens tokens_;
+};
+
+}  // namespace
+
+Status can_run(const Problem& p, const AttentionTypes& types) {
+  MLA_TRY(check_environment());
+  MLA_TRY(check_shapes(p));
+  MLA_TRY(check_contiguous(p));
+  return check_scales(types, scales(p));
+}
+
+Status plan_size(const Problem& p, int64_t* bytes) {
+  MLA_TRY(check_shapes(p));
+  *bytes = plan_bytes(plan_shape(p));
+  return {};
+}
+
+Status plan(const Problem& p, Buffer plan) {
+  MLA_TRY(check_shapes(p));
+  MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch}}));
+  MLA_TRY(check_lengths(p, std::numeric_limits<int32_t>::max()));
+  make_plan(plan_shape(p), seq_lens(p), plan);
+  return {};
+}
+
+Status workspace_size(const Problem& p, int64_t* bytes) {
+  MLA_TRY(check_shapes(p));
+  const PlanShape shape = plan_shape(p);
+  *bytes = Partials::bytes(plan_slots(shape), shape.rows);
+  return {};
+}
+
+Status launch(const Problem& p, const AttentionTypes& types, ConstBuffer buffer, Buffer workspace) {
+  MLA_TRY(can_run(p, types));
+  MLA_TRY(check_values(p, types));
+  Plan plan;
+  MLA_TRY(read_plan(plan_shape(p), buffer, &plan));
+  return Launch(p, types, plan, workspace.data).run();
+}
+
+}  // namespace mla::cpu::decode

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "common/dtype.h"
+#include "cpu/op.h"
+
+namespace mla::cpu {
+
+namespace gather_kv {
+
+Status can_run(const mla_gather_kv_problem& problem, DType kv);
+Status launch(const mla_gather_kv_problem& problem, DType kv, DType out);
+
+}  // namespace gather_kv
+
+template <DType kKv, DType kOut>
+struct GatherKv : Op<mla_gather_kv_problem> {
+  static Status can_run(const Problem& problem);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+};
+
+template <DType kKv, DType kOut>
+Status GatherKv<kKv, kOut>::can_run(const Problem& problem) {
+  return gather_kv::can_run(problem, kKv);
+}
+
+template <DType kKv, DType kOut>
+Status GatherKv<kKv, kOut>::launch(const Problem& problem, ConstBuffer, Buffer, Stream) {
+  return gather_kv::launch(problem, kKv, kOut);
+}
+
+}  // namespace mla::cpu

@@ -1,0 +1,135 @@
+#pragma once
+
+// Operands of bf16 products: pairs along the summed dimension, in 32-bit words.
+
+#include <immintrin.h>
+
+#include "cpu/isa/convert.h"
+#include "cpu/isa/softmax.h"
+#include "cpu/isa/tokens.h"
+
+namespace mla::cpu {
+namespace {
+
+inline constexpr int kPairs = kHeadDim / 2;
+static_assert(kLanes == 16);
+
+using Words [[gnu::vector_size(64)]] = uint32_t;
+
+MLA_ALWAYS_INLINE Words load_words(const uint32_t* from) {
+  Words words;
+  __builtin_memcpy(&words, from, sizeof words);
+  return words;
+}
+
+MLA_ALWAYS_INLINE void store_words(uint32_t* to, Words words) {
+  __builtin_memcpy(to, &words, sizeof words);
+}
+
+inline bool has_bf16_products(const AttendItem& item) {
+  return item.q_dtype == DType::bf16 &&
+         (item.kv_dtype == DType::bf16 || item.kv_dtype == DType::e4m3 ||
+          item.kv_dtype == DType::fp8_ds_mla);
+}
+
+// q: [panel of 16 rows][pair][row]; rows: a multiple of 16.
+inline void pack_q_pairs(const AttendItem& item, int rows, uint32_t* q) {
+  for (int first = 0; first < rows; first += kLanes) {
+    const int count = item.rows - first < kLanes ? item.rows - first : kLanes;
+    for (int d = 0; d < kPairs; ++d) {
+      for (int r = 0; r < count; ++r) {
+        *q++ = d < kLatent / 2 ? load_as<uint32_t>(item.q_latent[first + r], d)
+                               : load_as<uint32_t>(item.q_rope[first + r], d - kLatent / 2);
+      }
+      for (int r = count; r < kLanes; ++r) *q++ = 0;
+    }
+  }
+}
+
+// Words of 16-bit halves (low, high) in order: 0 16 1 17 ...
+MLA_ALWAYS_INLINE Words interleave_halves(__m512i low_then_high) {
+  const __m512i order =
+      _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                       21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return (Words)_mm512_permutexvar_epi16(order, low_then_high);
+}
+
+MLA_ALWAYS_INLINE Words round_to_bf16(Vec low, Vec high) {
+  return interleave_halves((__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+}
+
+// 32 codes, exactly. Subnormal codes, below 8, come from a table: 0, 2^-9, 2^-8, 3 * 2^-9, ...
+MLA_ALWAYS_INLINE Words e4m3_to_bf16(const std::byte* codes) {
+  const __m512i subnormals = _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0x3c603c403c203c00,
+                                              0x3bc03b803b000000);
+  const __m512i code = _mm512_cvtepu8_epi16(load_as<__m256i_u>(codes, 0));
+  const __m512i magnitude = _mm512_and_si512(code, _mm512_set1_epi16(0x7f));
+  const __m512i sign = _mm512_slli_epi16(_mm512_andnot_si512(magnitude, code), 8);
+  const __m512i normal =
+      _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), _mm512_set1_epi16(120 << 7));
+  const __mmask32 small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8));
+  const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f));
+  const __m512i finite = _mm512_mask_permutexvar_epi16(normal, small, magnitude, subnormals);
+  const __m512i value = _mm512_mask_mov_epi16(finite, nan, _mm512_set1_epi16(0x7fc0));
+  return (Words)_mm512_or_si512(value, sign);
+}
+
+// A cache row as stored, without per-tensor scale; fp8_ds_mla with its scales, rounded.
+inline void row_to_bf16(DType kv, const TokenRow& token, uint32_t* row) {
+  if (kv == DType::bf16) {
+    __builtin_memcpy(row, token.latent, kLatent * 2);
+    __builtin_memcpy(row + kLatent / 2, token.rope, kRope * 2);
+  } else if (kv == DType::e4m3) {
+    for (int i = 0; i < kLatent; i += 32) {
+      store_words(row + i / 2, e4m3_to_bf16(token.latent + i));
+    }
+    for (int i = 0; i < kRope; i += 32) {
+      store_words(row + (kLatent + i) / 2, e4m3_to_bf16(token.rope + i));
+    }
+  } else {
+    for (int i = 0; i < kLatent; i += 32) {
+      const float scale = load_as<float>(token.latent + kDsMlaScaleOffset, i / kDsMlaGroup);
+      const Words words = e4m3_to_bf16(token.latent + i);
+      const Vec low = (Vec)(words << 16) * scale;
+      const Vec high = (Vec)(words & 0xffff0000) * scale;
+      store_words(row + i / 2, round_to_bf16(low, high));
+    }
+    __builtin_memcpy(row + kLatent / 2, token.latent + kDsMlaRopeOffset, kRope * 2);
+  }
+}
+
+// Two tokens' 32 columns to words of (even, odd) token: even columns first, then odd ones. Two
+// blends are cheaper than an interleaving in order; restore_columns undoes it in O.
+MLA_ALWAYS_INLINE void pair_columns(const void* even, const void* odd, uint32_t* even_columns,
+                                    uint32_t* odd_columns) {
+  const Words a = load_as<Words>(even, 0);
+  const Words b = load_as<Words>(odd, 0);
+  store_words(even_columns, (a & 0xffff) | (b << 16));
+  store_words(odd_columns, (a >> 16) | (b & 0xffff0000));
+}
+
+MLA_ALWAYS_INLINE Words zip_low(Words a, Words b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+
+MLA_ALWAYS_INLINE Words zip_high(Words a, Words b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+MLA_ALWAYS_INLINE void restore_columns(const float* even_columns, const float* odd_columns,
+                                       float* o) {
+  const Words even = (Words)load(even_columns);
+  const Words odd = (Words)load(odd_columns);
+  store(o, (Vec)zip_low(even, odd));
+  store(o + kLanes, (Vec)zip_high(even, odd));
+}
+
+// 16 rows' probabilities of tokens t and t + 1 to words; tokens beyond the last weigh 0.
+MLA_ALWAYS_INLINE Words probability_pairs(const float* scores, int t, int tokens) {
+  const Vec even = t < tokens ? load(scores + t * kScoreStride) : Vec{};
+  const Vec odd = t + 1 < tokens ? load(scores + (t + 1) * kScoreStride) : Vec{};
+  return round_to_bf16(even, odd);
+}
+
+}  // namespace
+}  // namespace mla::cpu

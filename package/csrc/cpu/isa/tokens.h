@@ -1,0 +1,134 @@
+#pragma once
+
+#include "cpu/isa/attend.h"
+
+namespace mla::cpu {
+namespace {
+
+struct TokenRow {
+  const std::byte* latent;
+  const std::byte* rope;
+  int32_t position;  // in the item's range
+};
+
+// The present tokens of a range, in order.
+class TokenWalk {
+ public:
+  TokenWalk(const KvTokens& kv, int64_t begin, int64_t end)
+      : kv_(kv), begin_(begin), next_(begin), end_(end) {}
+
+  MLA_ALWAYS_INLINE bool take(TokenRow& row) {
+    while (next_ < end_) {
+      const int64_t i = next_++;
+      int64_t page = kv_.fixed_page;
+      int64_t offset = i;
+      if (kv_.slots != nullptr) {
+        if (kv_.slots[i] < 0) continue;
+        page = quotient(kv_.slots[i]);
+        offset = kv_.slots[i] - page * kv_.page_size;
+      } else if (kv_.page_table != nullptr) {
+        const int64_t entry = quotient(i);
+        page = kv_.page_table[entry];
+        offset = i - entry * kv_.page_size;
+      }
+      row.latent = kv_.latent + page * kv_.latent_page_stride + offset * kv_.latent_token_stride;
+      row.rope = kv_.rope + page * kv_.rope_page_stride + offset * kv_.rope_token_stride;
+      row.position = static_cast<int32_t>(i - begin_);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  // Positions and slots are int32, and dividing 32 bits is several times faster than 64.
+  MLA_ALWAYS_INLINE int64_t quotient(int64_t i) const {
+    if (kv_.page_size > INT32_MAX) return 0;
+    return static_cast<uint32_t>(i) / static_cast<uint32_t>(kv_.page_size);
+  }
+
+  KvTokens kv_;
+  int64_t begin_;
+  int64_t next_;
+  int64_t end_;
+};
+
+// Asks for the lines of rows that are wanted soon, a few at a time between the products, which
+// leave the memory idle.
+class Prefetch {
+ public:
+  explicit Prefetch(DType kv)
+      : latent_bytes_(kv == DType::fp8_ds_mla ? kDsMlaRowBytes
+                                              : static_cast<int>(kLatent * element_bytes(kv))),
+        row_bytes_(kv == DType::fp8_ds_mla ? kDsMlaRowBytes
+                                           : static_cast<int>(kHeadDim * element_bytes(kv))) {}
+
+  void start(const TokenRow* rows, int count) {
+    row_ = rows;
+    end_ = rows + count;
+    offset_ = 0;
+  }
+
+  MLA_ALWAYS_INLINE void lines(int count) {
+    for (; count > 0 && row_ != end_; --count) {
+      const std::byte* line =
+          offset_ < latent_bytes_ ? row_->latent + offset_ : row_->rope + (offset_ - latent_bytes_);
+      __builtin_prefetch(line, 0, 2);
+      offset_ += kLineBytes;
+      if (offset_ >= row_bytes_) {
+        offset_ = 0;
+        ++row_;
+      }
+    }
+  }
+
+ private:
+  static constexpr int kLineBytes = 64;
+
+  int latent_bytes_;
+  int row_bytes_;
+  const TokenRow* row_ = nullptr;
+  const TokenRow* end_ = nullptr;
+  int offset_ = 0;
+};
+
+// The present tokens of a range by blocks, and the next block's prefetch.
+template <int kBlock>
+class TokenBlocks {
+ public:
+  TokenBlocks(const AttendItem& item, int64_t tokens)
+      : prefetch(item.kv_dtype), walk_(item.kv, item.begin, item.begin + tokens) {
+    fill(blocks_[1]);
+  }
+
+  // False at the end.
+  bool advance() {
+    current_ ^= 1;
+    Block& next = blocks_[current_ ^ 1];
+    fill(next);
+    prefetch.start(next.rows, next.count);
+    return count() > 0;
+  }
+
+  int count() const { return blocks_[current_].count; }
+  const TokenRow& operator[](int t) const { return blocks_[current_].rows[t]; }
+
+  Prefetch prefetch;
+
+ private:
+  struct Block {
+    TokenRow rows[kBlock];
+    int count = 0;
+  };
+
+  void fill(Block& block) {
+    block.count = 0;
+    while (block.count < kBlock && walk_.take(block.rows[block.count])) ++block.count;
+  }
+
+  TokenWalk walk_;
+  Block blocks_[2];
+  int current_ = 0;
+};
+
+}  // namespace
+}  // namespace mla::cpu

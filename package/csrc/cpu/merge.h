@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "cpu/isa/isa.h"
+
+namespace mla::cpu {
+
+// Results for one query row over disjoint sets of tokens. What a state without tokens (lse -inf)
+// has in o is never read.
+struct States {
+  DType dtype;
+  const std::byte* o;
+  int64_t o_stride;  // bytes
+  const float* lse;
+  int64_t lse_stride;
+  int64_t count;
+};
+
+// The LSE of several states, and what weighs each: exp(LSE_i - shift) / sum, exact where LSE itself is
+// rounded far from 0.
+struct MergedLse {
+  float value;
+  float shift;
+  float sum;
+};
+
+// logsumexp LSE_i; -inf without states, and infinities and NaN as in torch.logsumexp.
+MergedLse merge_lse(const States& states);
+
+// o[0, n) = columns [first, first + n) of sum exp(LSE_i - LSE) O_i; n <= kLatent.
+void merge_columns(const Isa& isa, const States& states, const MergedLse& lse, int64_t first,
+                   int64_t n, float* o);
+
+}  // namespace mla::cpu

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "common/dtype.h"
+#include "cpu/op.h"
+
+namespace mla::cpu {
+
+namespace merge_states {
+
+Status can_run(const mla_merge_states_problem& problem);
+Status launch(const mla_merge_states_problem& problem, DType in, DType out);
+
+}  // namespace merge_states
+
+template <DType kIn, DType kOut>
+struct MergeStates : Op<mla_merge_states_problem> {
+  static Status can_run(const Problem& problem);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+};
+
+template <DType kIn, DType kOut>
+Status MergeStates<kIn, kOut>::can_run(const Problem& problem) {
+  return merge_states::can_run(problem);
+}
+
+template <DType kIn, DType kOut>
+Status MergeStates<kIn, kOut>::launch(const Problem& problem, ConstBuffer, Buffer, Stream) {
+  return merge_states::launch(problem, kIn, kOut);
+}
+
+}  // namespace mla::cpu

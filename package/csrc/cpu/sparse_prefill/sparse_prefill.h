@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string_view>
+
+#include "cpu/op.h"
+#include "cpu/sparse/driver.h"
+
+namespace mla::cpu {
+
+namespace sparse {
+
+// Prefill as the decode of one request whose caches are one page each, not split.
+mla_sparse_decode_problem as_decode(const mla_sparse_prefill_problem& problem);
+
+}  // namespace sparse
+
+template <DType kQ, DType kKv, DType kOut>
+struct SparsePrefill : Op<mla_sparse_prefill_problem> {
+  static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
+  static constexpr std::string_view kLoad = "direct";
+  static constexpr std::string_view kSchedule = "rows";
+
+  static Status can_run(const Problem& problem);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+};
+
+template <DType kQ, DType kKv, DType kOut>
+Status SparsePrefill<kQ, kKv, kOut>::can_run(const Problem& problem) {
+  return sparse::can_run(sparse::as_decode(problem), kTypes, sparse::kPrefillNames);
+}
+
+template <DType kQ, DType kKv, DType kOut>
+Status SparsePrefill<kQ, kKv, kOut>::launch(const Problem& problem, ConstBuffer, Buffer workspace,
+                                            Stream) {
+  return sparse::launch(sparse::as_decode(problem), kTypes, sparse::kPrefillNames, workspace);
+}
+
+}  // namespace mla::cpu

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "common/dtype.h"
+#include "cpu/op.h"
+
+namespace mla::cpu {
+
+namespace store_kv {
+
+Status can_run(const mla_store_kv_problem& problem, DType kv);
+Status launch(const mla_store_kv_problem& problem, DType in, DType kv);
+
+}  // namespace store_kv
+
+template <DType kIn, DType kKv>
+struct StoreKv : Op<mla_store_kv_problem> {
+  static Status can_run(const Problem& problem);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+};
+
+template <DType kIn, DType kKv>
+Status StoreKv<kIn, kKv>::can_run(const Problem& problem) {
+  return store_kv::can_run(problem, kKv);
+}
+
+template <DType kIn, DType kKv>
+Status StoreKv<kIn, kKv>::launch(const Problem& problem, ConstBuffer, Buffer, Stream) {
+  return store_kv::launch(problem, kIn, kKv);
+}
+
+}  // namespace mla::cpu

@@ -1,0 +1,31 @@
+// The dtypes of the registry and the ABI as DLPack spells them.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "launcher/dlpack.h"
+#include "launcher/python.h"
+
+namespace mla::launcher {
+
+// A dtype and the tensors that carry it.
+struct ElementType {
+  const char* name;
+  const char* accepts;
+  dlpack::DataType types[2];
+  int64_t bytes;
+  bool byte_row = false;  // a cache row is one array of bytes, scales and rope included
+
+  bool matches(dlpack::DataType dtype) const {
+    return memcmp(&types[0], &dtype, sizeof dtype) == 0 ||
+           memcmp(&types[1], &dtype, sizeof dtype) == 0;
+  }
+};
+
+// Null when there is no such dtype.
+const ElementType* element_type(const char* name);
+
+[[gnu::cold]] PyObject* dtype_text(dlpack::DataType dtype);
+
+}  // namespace mla::launcher

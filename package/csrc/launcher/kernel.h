@@ -1,0 +1,13 @@
+// The type Kernel: one variant of a payload with what it accepts.
+#pragma once
+
+#include "launcher/payload.h"
+
+namespace mla::launcher {
+
+PyTypeObject* make_kernel_type();
+
+// Payload.kernel(name, dtypes, limits, device).
+PyObject* make_kernel(Payload* payload, PyObject* arguments, PyObject* keywords);
+
+}  // namespace mla::launcher

@@ -1,0 +1,19 @@
+// Reads scalar arguments.
+#pragma once
+
+#include "launcher/binding.h"
+#include "launcher/limits.h"
+#include "launcher/python.h"
+
+namespace mla::launcher {
+
+// Writes a Python bool, int or float into the problem; refuses other types and what the check, or
+// the limits of an integer, exclude.
+bool read_scalar(const ScalarBinding& binding, const Limits& limits, PyObject* value,
+                 unsigned char* problem);
+
+bool read_count(const char* name, PyObject* value, int64_t max, int64_t* number);
+
+void preset_scalar(const ScalarBinding& binding, unsigned char* problem);
+
+}  // namespace mla::launcher

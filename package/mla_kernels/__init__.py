@@ -1,0 +1,46 @@
+"""Multi-head Latent Attention kernels, compiled ahead of time: look a variant up, plan, launch.
+
+Importing this package imports neither torch nor numpy and touches no device. What it offers is loaded when first
+used, and payloads are found at the first lookup.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from mla_kernels import errors as errors
+from mla_kernels.errors import InvalidArgumentError as InvalidArgumentError
+from mla_kernels.errors import MlaError as MlaError
+from mla_kernels.errors import PayloadError as PayloadError
+from mla_kernels.errors import VariantNotFoundError as VariantNotFoundError
+
+if TYPE_CHECKING:
+    from mla_kernels.cache_ops import gather_kv as gather_kv
+    from mla_kernels.cache_ops import merge_states as merge_states
+    from mla_kernels.cache_ops import store_kv as store_kv
+    from mla_kernels.cache_ops import to_global_indices as to_global_indices
+    from mla_kernels.kernel import Kernel as Kernel
+    from mla_kernels.kernel import Plan as Plan
+    from mla_kernels.ops import decode as decode
+    from mla_kernels.ops import sparse_decode as sparse_decode
+    from mla_kernels.ops import sparse_prefill as sparse_prefill
+    from mla_kernels.registry import Variant as Variant
+    from mla_kernels.resolve import explain as explain
+    from mla_kernels.resolve import lookup as lookup
+    from mla_kernels.resolve import variants as variants
+    from mla_kernels.version import __version__ as __version__
+
+_HOMES = {
+    "cache_ops": ("gather_kv", "merge_states", "store_kv", "to_global_indices"),
+    "kernel": ("Kernel", "Plan"),
+    "ops": ("decode", "sparse_decode", "sparse_prefill"),
+    "registry": ("Variant",),
+    "resolve": ("explain", "lookup", "variants"),
+    "version": ("__version__",),
+}
+
+
+def __getattr__(name: str) -> object:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(f"mla_kernels.{home}"), name))

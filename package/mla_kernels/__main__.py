@@ -1,0 +1,7 @@
+"""``python -m mla_kernels``."""
+
+import sys
+
+from mla_kernels.cli import main
+
+sys.exit(main())

@@ -1,0 +1,225 @@
+"""What a call costs beside the work: import, lookup, launch, and the one-call op."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import mla_kernels
+from mla_kernels import _launcher, selection
+from mla_kernels.attention_kernels import DecodeKernel
+from mla_kernels.bench.report import MissingPackageError, Progress, Row
+from mla_kernels.bench.timing import overheads
+from mla_kernels.index import Index
+from mla_kernels.kernel import Kernel, Plan, limits
+from mla_kernels.registry import Domain, Registry, Variant
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingPackageError("torch", "torch") from error
+
+NOOP = "cpu_decode_qbf16_kvbf16_obf16_direct_noop"
+DTYPES = {"q_dtype": "bf16", "kv_dtype": "bf16", "out_dtype": "bf16"}
+SCALE = 192**-0.5
+_IMPORT = "import time; start = time.perf_counter(); import mla_kernels; print(time.perf_counter() - start)"
+
+
+def measure(noop: str | None, progress: Progress[Callable[[], list[Row]]]) -> list[Row]:
+    """Run every measurement; ``noop`` is the path of a payload whose decode computes nothing."""
+    stages: list[Callable[[], list[Row]]] = [import_time, lookups, one_call]
+    if noop:
+        stages.append(lambda: launches(noop))
+    return [row for stage in progress(stages, "overhead") for row in stage()]
+
+
+def import_time(processes: int = 11) -> list[Row]:
+    """Median over fresh processes."""
+    command = [sys.executable, "-c", _IMPORT]
+    seconds = [float(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(processes)]
+    return [_row("import mla_kernels", statistics.median(seconds), "60 ms")]
+
+
+def lookups(rows: int = 10_000, repeats: int = 201) -> list[Row]:
+    """A cached lookup, and one that nothing has cached in a parsed registry of ``rows`` variants."""
+    cached = overheads(
+        {
+            "cached": lambda: mla_kernels.lookup(
+                op="decode", q_dtype="bf16", kv_dtype="bf16", kv_layout="paged", page_size=64, num_heads=128, q_len=1
+            )
+        }
+    )["cached"]
+    index = Index(synthetic(rows).variants)
+    seconds = []
+    for repeat in range(repeats):
+        config = _synthetic_config(repeat * 7919 % rows)
+        start = time.perf_counter()
+        found = index.best(config)
+        seconds.append(time.perf_counter() - start)
+        assert found is not None
+    return [
+        _row("lookup, cached", cached, "1 us"),
+        _row(f"lookup, cold, {rows:,} variants", statistics.median(seconds), "1 ms"),
+    ]
+
+
+def synthetic(rows: int) -> Registry:
+    """A registry of ``rows`` decode variants that differ in schedule, element types and page size."""
+    listed = []
+    for row in range(rows):
+        schedule, page_size, dtype = _synthetic_traits(row)
+        listed.append(
+            {
+                "name": f"synthetic_{row}",
+                "op": "decode",
+                "arch": "synthetic",
+                "priority": 0,
+                "baked": {"q_dtype": dtype, "kv_dtype": dtype, "out_dtype": dtype, "schedule": schedule},
+                "accepts": {"page_size": [page_size], "num_heads": {"min": 1}, "q_len": {"min": 1, "max": 4}},
+            }
+        )
+    return Registry.parse(
+        {
+            "payload": "synthetic",
+            "arch": {"name": "synthetic", "device": "cpu"},
+            "abi_hash": _launcher.ABI_HASH,
+            "traits": {"decode": ["q_dtype", "kv_dtype", "out_dtype", "schedule"]},
+            "domains": {},
+            "excludes": [],
+            "variants": listed,
+        }
+    )
+
+
+def _synthetic_traits(row: int) -> tuple[str, int, str]:
+    return f"s{row // 24}", 16 << row % 8, ("fp32", "fp16", "bf16")[row // 8 % 3]
+
+
+def _synthetic_config(row: int) -> dict[str, Any]:
+    schedule, page_size, dtype = _synthetic_traits(row)
+    numbers = {"page_size": page_size, "num_heads": 128, "q_len": 1}
+    return {"arch": "synthetic", "q_dtype": dtype, "kv_dtype": dtype, "schedule": schedule, **numbers}
+
+
+class _Step:
+    """The arguments of one tiny decode."""
+
+    def __init__(self) -> None:
+        self.q = torch.randn(1, 1, 1, 576).bfloat16()
+        self.kv_cache = torch.randn(1, 16, 576).bfloat16()
+        self.block_table = torch.zeros(1, 1, dtype=torch.int32)
+        self.seq_lens = torch.ones(1, dtype=torch.int32)
+        self.kernel = mla_kernels.lookup(
+            op="decode", q_dtype="bf16", kv_layout="paged", page_size=16, num_heads=1, q_len=1
+        )
+        self.plan = self.kernel.plan(self.seq_lens)
+        arguments = (self.q, self.kv_cache, self.block_table, self.seq_lens)
+        self.out, self.lse = self.kernel(*arguments, plan=self.plan, softmax_scale=SCALE)
+        size = self.kernel.workspace_size(q=self.q, kv_cache=self.kv_cache, block_table=self.block_table)
+        self.workspace = torch.empty(size, dtype=torch.uint8)
+        self.positional = arguments
+        self.given = {"out": self.out, "lse": self.lse, "workspace": self.workspace, "softmax_scale": SCALE}
+
+
+def one_call() -> list[Row]:
+    """``mla.decode`` on a tiny problem beyond the payload's own time; plan and allocation beside it."""
+    step = _Step()
+    raw = step.kernel._native.launch
+    scalars = (SCALE, 1.0, 1.0, 1.0, True, 0, False, step.plan.buffer, step.workspace, None)
+    seconds = overheads(
+        {
+            "raw": lambda: raw(*step.positional, step.out, step.lse, *scalars),
+            "decode": lambda: mla_kernels.decode(*step.positional, plan=step.plan, **step.given),
+            "plan": lambda: step.kernel.plan(step.seq_lens),
+            "refresh": lambda: step.kernel.plan(step.seq_lens, out=step.plan),
+            "allocate": lambda: mla_kernels.decode(*step.positional, plan=step.plan, softmax_scale=SCALE),
+            "everything": lambda: mla_kernels.decode(*step.positional, softmax_scale=SCALE),
+        },
+        number=500,
+    )
+    return [
+        _row("mla.decode over the launch, tiny problem", seconds["decode"] - seconds["raw"], None),
+        _row("the launch of a tiny decode, its checks and its work", seconds["raw"], None),
+        _row("allocating out, lse and workspace", seconds["allocate"] - seconds["decode"], None),
+        _row("kernel.plan(seq_lens)", seconds["plan"], None),
+        _row("kernel.plan(seq_lens, out=plan)", seconds["refresh"], None),
+        _row("mla.decode with nothing given, tiny problem", seconds["everything"], None),
+    ]
+
+
+def launches(path: str) -> list[Row]:
+    """Six tensors and four scalars through all checks into a decode that computes nothing."""
+    step = _Step()
+    kernel = _noop_kernel(path, step.kernel.variant.accepts)
+    plan = Plan(step.plan.buffer, NOOP, 1, 1, 1, 0, False)
+    raw, floor_object = kernel._native.launch, _Floor()
+    scalars = (SCALE, 1.0, 1.0, 1.0, True, 0, False, plan.buffer, step.workspace, None)
+    calls = {
+        "floor": lambda: _floor(*step.positional, plan=plan, **step.given),
+        "floor object": lambda: floor_object(*step.positional, plan=plan, **step.given),
+        "raw floor": lambda: _positional(*step.positional, step.out, step.lse, *scalars),
+        "raw": lambda: raw(*step.positional, step.out, step.lse, *scalars),
+        "kernel": lambda: kernel(*step.positional, plan=plan, **step.given),
+        "decode": lambda: mla_kernels.decode(*step.positional, plan=plan, **step.given),
+    }
+    with _selected(kernel, step):
+        seconds = overheads(calls)
+    return [
+        _row("launcher, no-op, over a bare call of a function", seconds["raw"] - seconds["raw floor"], "0.6 us"),
+        _row(
+            "kernel(...), no-op, over a bare call of an object", seconds["kernel"] - seconds["floor object"], "0.6 us"
+        ),
+        _row("kernel(...), no-op, over a bare call of a function", seconds["kernel"] - seconds["floor"], None),
+        _row("mla.decode(...), no-op, over a bare call of a function", seconds["decode"] - seconds["floor"], "5 us"),
+    ]
+
+
+def _noop_kernel(path: str, accepts: Mapping[str, Domain]) -> DecodeKernel:
+    bind = partial(_launcher.Payload(path).kernel, NOOP, DTYPES, device="cpu")
+    variant = Variant(NOOP, "decode", "cpu", "noop", 0, {**DTYPES, "load": "direct", "schedule": "noop"}, accepts)
+    return DecodeKernel(variant, {}, bind, limits(variant, {}))
+
+
+@contextmanager
+def _selected(kernel: Kernel, step: _Step) -> Iterator[None]:
+    """Let ``mla.decode`` find ``kernel`` for the tensors of ``step``."""
+    key = selection._key(selection.decode, (step.q, step.kv_cache, step.out), (True,))
+    before = selection._cache[key]
+    selection._cache[key] = kernel
+    try:
+        yield
+    finally:
+        selection._cache[key] = before
+
+
+def _floor(
+    q: object, kv_cache: object, block_table: object = None, seq_lens: object = None, *, plan: object = None,
+    softmax_scale: float, causal: bool = True, q_scale: float = 1.0, kv_scale: float = 1.0, out_scale: float = 1.0,
+    out: object = None, lse: object = None, workspace: object = None, stream: object = None, check: bool = False,
+) -> None:  # fmt: skip
+    """The signature of a decode kernel, and nothing else."""
+
+
+class _Floor:
+    __slots__ = ()
+
+    def __call__(
+        self, q: object, kv_cache: object, block_table: object = None, seq_lens: object = None, *, plan: object = None,
+        softmax_scale: float, causal: bool = True, q_scale: float = 1.0, kv_scale: float = 1.0, out_scale: float = 1.0,
+        out: object = None, lse: object = None, workspace: object = None, stream: object = None, check: bool = False,
+    ) -> None:  # fmt: skip
+        """The signature of a decode kernel, and nothing else."""
+
+
+def _positional(*arguments: object) -> None:
+    pass
+
+
+def _row(what: str, seconds: float, target: str | None) -> Row:
+    return {"what": what, "us": seconds * 1e6, "to reach": target}

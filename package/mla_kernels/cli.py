@@ -1,0 +1,171 @@
+"""The command line: what is installed, which variants exist, why a lookup answers what it does, how fast it runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import mla_kernels
+from mla_kernels import _launcher
+from mla_kernels.devices import devices
+from mla_kernels.discovery import Payload, payloads
+from mla_kernels.errors import MlaError, ValueRangeError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, or 1 with a message for an error."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except MlaError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: nothing is left to say
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mla_kernels", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.add_argument("--json", action="store_true", help="print JSON instead of text")
+        added.set_defaults(run=run)
+        return added
+
+    command("info", _info, "versions, devices, and the payloads found and rejected")
+    for added in (
+        command("list", _list, "the variants that serve a partial config"),
+        command("explain", _explain, "why a config is served by a variant, or by none"),
+    ):
+        added.add_argument("config", nargs="*", metavar="field=value", help="such as op=decode page_size=64")
+    bench = command("bench", _bench, "measure a decode against the machine and against torch, or the overheads")
+    bench.add_argument("--op", choices=("decode", "overhead"), default="decode")
+    bench.add_argument("--arch", help="by default the current device's")
+    bench.add_argument("--batch", type=int, default=8)
+    bench.add_argument("--seq", type=int, default=4096, help="tokens in the cache of each request")
+    bench.add_argument("--heads", type=_integers, default=(16, 128), metavar="N,N")
+    bench.add_argument(
+        "--dtypes", type=_names, default=("bf16", "fp32"), metavar="T,T", help="bf16, or bf16:e4m3 for Q:KV"
+    )
+    bench.add_argument("--threads", type=int, help="cores to run on; by default all that the process may use")
+    bench.add_argument("--repeats", type=int, default=15)
+    bench.add_argument("--plot", metavar="PNG", help="draw the table")
+    bench.add_argument("--noop", metavar="PATH", help="a payload that computes nothing, for --op overhead")
+    return parser
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _config(pairs: Sequence[str]) -> dict[str, object]:
+    config: dict[str, object] = {}
+    for pair in pairs:
+        field, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueRangeError("config", repr(pair), "field=value")
+        config[field] = int(value) if value.isdecimal() else value
+    return config
+
+
+def _info(options: argparse.Namespace) -> int:
+    installed = payloads()
+    report: dict[str, Any] = {
+        "version": mla_kernels.__version__,
+        "abi_hash": _launcher.ABI_HASH,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cpu_isa_limit": os.environ.get("MLA_KERNELS_CPU_ISA"),
+        "devices": [
+            {"arch": each.arch, "device": f"{each.kind}:{each.ordinal}", "description": each.description}
+            for each in devices()
+        ],
+        "payloads": [_describe(payload) for payload in installed.found.values()],
+        "rejected": [{"payload": each.name, "reason": each.reason} for each in installed.rejected],
+    }
+    if options.json:
+        return _print_json(report)
+    print(f"mla-kernels {report['version']} (ABI {report['abi_hash']}), Python {report['python']}, {report['machine']}")
+    if report["cpu_isa_limit"]:
+        print(f"the CPU's instruction set is lowered to {report['cpu_isa_limit']} by MLA_KERNELS_CPU_ISA")
+    _print_table("devices", report["devices"])
+    _print_table("payloads", report["payloads"])
+    if report["rejected"]:
+        _print_table("rejected payloads", report["rejected"])
+    return 0
+
+
+def _describe(payload: Payload) -> dict[str, Any]:
+    return {
+        "payload": payload.name,
+        "version": payload.version,
+        "arch": payload.registry.arch,
+        "variants": len(payload.registry.variants),
+        "folder": str(payload.folder),
+    }
+
+
+def _list(options: argparse.Namespace) -> int:
+    found = mla_kernels.variants(**_config(options.config))
+    if options.json:
+        return _print_json([variant.as_dict() for variant in found])
+    rows = [
+        {
+            "variant": variant.name,
+            "priority": variant.priority,
+            "accepts": "; ".join(f"{field}: {domain}" for field, domain in variant.accepts.items()),
+        }
+        for variant in found
+    ]
+    _print_table(f"{len(found)} variants", rows)
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    explanation = mla_kernels.explain(_config(options.config))
+    if options.json:
+        _print_json(explanation.as_dict())
+    else:
+        print(explanation)
+    return 0 if explanation.chosen else 1
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from mla_kernels.bench import decode, overhead, report
+
+    if options.op == "overhead":
+        rows = overhead.measure(options.noop, progress=report.progress(options.json))
+    else:
+        problems = decode.problems(options.dtypes, options.heads, options.batch, options.seq)
+        settings = decode.Settings(options.arch, options.threads, options.repeats)
+        rows = decode.measure(problems, settings, progress=report.progress(options.json))
+    if options.plot:
+        report.plot(rows, options.plot)
+    if options.json:
+        return _print_json(rows)
+    _print_table(f"bench --op {options.op}", [report.formatted(row) for row in rows])
+    return 0
+
+
+def _print_json(value: object) -> int:
+    print(json.dumps(value, indent=2))
+    return 0
+
+
+def _print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    from mla_kernels.bench.report import table
+
+    table(title, rows)

@@ -1,0 +1,87 @@
+"""Every error this package raises, one class a cause; each says what, why and what would be accepted."""
+
+from __future__ import annotations
+
+
+class MlaError(Exception):
+    """The base of all errors of this package."""
+
+
+class VariantNotFoundError(MlaError, LookupError):
+    """No variant serves a config; the message lists the nearest variants and why each was rejected."""
+
+
+class InvalidArgumentError(MlaError, ValueError):
+    """An argument was refused before any launch.
+
+    Attributes
+    ----------
+    argument, got, accepts : str
+        The argument's name, what it was, and what would have been accepted.
+    """
+
+    def __init__(self, argument: str, got: str, accepts: str) -> None:
+        self.argument = argument
+        self.got = got
+        self.accepts = accepts
+
+    def __str__(self) -> str:
+        return f"{self.argument}: got {self.got}; accepts {self.accepts}"
+
+
+class DTypeError(InvalidArgumentError):
+    """An argument has another element type, or is no tensor."""
+
+
+class DeviceError(InvalidArgumentError):
+    """A tensor lives on a device that the kernel, or the other tensors, do not use."""
+
+
+class ShapeError(InvalidArgumentError):
+    """A tensor's rank or extent contradicts the kernel, its plan or another tensor."""
+
+
+class StrideError(InvalidArgumentError):
+    """A tensor's strides cannot be read, or overlap where the kernel writes."""
+
+
+class AlignmentError(InvalidArgumentError):
+    """A tensor's address is not aligned as the kernel needs."""
+
+
+class ValueRangeError(InvalidArgumentError):
+    """A number, a name, or an element of a tensor lies outside what is accepted."""
+
+
+class WorkspaceError(InvalidArgumentError):
+    """A plan or workspace buffer is too small, or is not one contiguous block."""
+
+
+class UnsupportedError(InvalidArgumentError):
+    """The arguments are well formed, but this kernel does not serve them."""
+
+
+class PayloadError(MlaError, ImportError):
+    """A payload cannot be used: it does not load, or its ABI or version differs from the core's."""
+
+
+class InternalError(MlaError, RuntimeError):
+    """A payload failed for a reason that no argument explains: report it."""
+
+    def __str__(self) -> str:
+        return f"{': '.join(map(str, self.args))} (this is a bug: please report it)"
+
+
+STATUS: dict[str, type[MlaError]] = {
+    "dtype": DTypeError,
+    "device": DeviceError,
+    "shape": ShapeError,
+    "stride": StrideError,
+    "alignment": AlignmentError,
+    "range": ValueRangeError,
+    "workspace": WorkspaceError,
+    "unsupported": UnsupportedError,
+    "payload": PayloadError,
+    "internal": InternalError,
+}
+"""The class that each status of the C ABI becomes; the launcher raises them."""

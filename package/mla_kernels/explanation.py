@@ -1,0 +1,133 @@
+"""Why a config is served by one variant, or by none; the text of ``explain`` and of ``VariantNotFoundError``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mla_kernels.discovery import Rejected, payloads
+from mla_kernels.registry import Value, Variant
+
+MOST_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A variant that was not chosen, and the one reason."""
+
+    variant: Variant
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.variant.name}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The outcome of a lookup.
+
+    Attributes
+    ----------
+    op : str
+    config : Mapping[str, str | int]
+        What was asked for, defaults filled in.
+    chosen : Variant or None
+    reason : str
+        Why it was chosen, or how near the search came.
+    candidates : tuple[Candidate, ...]
+        The nearest other variants, nearest first.
+    command : str or None
+        What would add a variant for the config, where the matrix allows one.
+    refusal : str or None
+        Why the matrix allows none.
+    rejected : tuple[Rejected, ...]
+        Payloads that are installed but not in use.
+    """
+
+    op: str
+    config: Mapping[str, Value]
+    chosen: Variant | None
+    reason: str
+    candidates: tuple[Candidate, ...]
+    command: str | None
+    refusal: str | None
+    rejected: tuple[Rejected, ...]
+
+    def __str__(self) -> str:
+        lines = [self.reason, *(f"  {candidate}" for candidate in self.candidates)]
+        if self.command:
+            lines.append(f"to add it: {self.command}")
+        if self.refusal:
+            lines.append(f"it cannot be added: {self.refusal}")
+        return "\n".join([*lines, *map(str, self.rejected)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The explanation in plain types, for JSON."""
+        return {
+            "op": self.op,
+            "config": dict(self.config),
+            "chosen": self.chosen.as_dict() if self.chosen else None,
+            "reason": self.reason,
+            "candidates": [{"name": each.variant.name, "reason": each.reason} for each in self.candidates],
+            "command": self.command,
+            "refusal": self.refusal,
+            "rejected": [{"payload": each.name, "reason": each.reason} for each in self.rejected],
+        }
+
+
+def explained(op: str, config: Mapping[str, Value]) -> Explanation:
+    """Search the variants of ``op`` and say what was found."""
+    installed = payloads()
+    matching = installed.indices[op].matching(config)
+    asked = _pairs({"op": op, **config})
+    if matching:
+        chosen, *others = matching
+        reason = f"{asked}\nis served by {chosen.name}: priority {chosen.priority}, {_among(len(matching))}"
+        candidates = tuple(
+            Candidate(other, f"matches too, priority {other.priority}") for other in others[:MOST_CANDIDATES]
+        )
+        return Explanation(op, config, chosen, reason, candidates, None, None, installed.rejected)
+    nearest = installed.indices[op].nearest(config, MOST_CANDIDATES)
+    candidates = tuple(Candidate(variant, _miss(variant, field, config[field])) for variant, field in nearest)
+    reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
+    command, refusal = _addition(op, config, nearest)
+    return Explanation(op, config, None, reason, candidates, command, refusal, installed.rejected)
+
+
+def _among(count: int) -> str:
+    return "the only match" if count == 1 else f"the first of {count} matches"
+
+
+def _miss(variant: Variant, field: str, value: Value) -> str:
+    domain = variant.domain(field)
+    return f"{field} is {value}; accepts {domain}" if domain else f"it has no {field}"
+
+
+def _addition(
+    op: str, config: Mapping[str, Value], nearest: tuple[tuple[Variant, str], ...]
+) -> tuple[str | None, str | None]:
+    """The command that adds the config to the matrix, or why the matrix has no place for it."""
+    arch = str(config["arch"])
+    registry = payloads().registry_of(arch)
+    if registry is None:
+        archs = ", ".join(payload.registry.arch for payload in payloads().found.values())
+        return None, f"no payload for arch {arch} is installed; installed: {archs or 'none'}"
+    pattern = next((variant for variant, _ in nearest if variant.arch == arch), None)
+    point: dict[str, Value] = {"op": op, "arch": arch, **(pattern.baked if pattern else {})}
+    for field, value in config.items():
+        domain = pattern.domain(field) if pattern else None
+        if field in registry.traits[op] or domain is None or value not in domain:
+            point[field] = value
+    for field, value in point.items():
+        domain = registry.domains.get(field)
+        if domain is not None and value not in domain:
+            return None, f"{field} {value} is outside the domain of the matrix: {domain}"
+    exclude = next((exclude for exclude in registry.excludes if exclude.matches(point)), None)
+    if exclude is not None:
+        return None, exclude.reason
+    return f"nox -s generate -- add {_pairs(point)}", None
+
+
+def _pairs(fields: Mapping[str, Value]) -> str:
+    return " ".join(f"{field}={value}" for field, value in fields.items())

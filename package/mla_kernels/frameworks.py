@@ -1,0 +1,107 @@
+"""What differs between tensor frameworks: names of element types, and how an output or a buffer is allocated."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError
+
+Tensor: TypeAlias = Any
+"""A torch tensor, a NumPy array, or another object that speaks DLPack."""
+
+Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
+"""Rows of latent and rope: one tensor ``[..., 576]``, or two, ``[..., 512]`` and ``[..., 64]``."""
+
+_NAME = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
+}
+_STORED = {name: stored for stored, name in _NAME.items()} | {"int32": "int32", "uint8": "uint8"}
+_NUMPY = ("fp32", "fp16", "int32", "uint8")
+FP8_DS_MLA_ROW = 656
+
+
+def dtype_name(argument: str, tensor: Tensor) -> str:
+    """The name of a tensor's element type, such as ``bf16``.
+
+    Raises
+    ------
+    DTypeError
+        The argument is no tensor, or has a type that no variant takes.
+    """
+    stored = _stored(argument, tensor)
+    if stored not in _NAME:
+        raise DTypeError(argument, stored, ", ".join(_NAME))
+    return _NAME[stored]
+
+
+def cache_dtype_name(argument: str, cache: Tensor) -> str:
+    """The name of a KV cache's element type; bytes are ``fp8_ds_mla`` in rows of 656, and ``e4m3`` otherwise."""
+    if _stored(argument, cache) != "uint8":
+        return dtype_name(argument, cache)
+    return "fp8_ds_mla" if cache.shape[-1] == FP8_DS_MLA_ROW else "e4m3"
+
+
+def _stored(argument: str, tensor: Tensor) -> str:
+    if not hasattr(tensor, "dtype"):
+        raise DTypeError(argument, type(tensor).__name__, "a tensor")
+    return str(tensor.dtype).rpartition(".")[2]
+
+
+def first(packed: Packed) -> Tensor:
+    """The latent of a pair, or the one tensor."""
+    return packed[0] if type(packed) is tuple else packed
+
+
+def extents(argument: str, tensor: Tensor, *dims: str) -> tuple[int, ...]:
+    """The extents of a tensor whose rank is the number of ``dims``.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        The argument is no tensor, or has another rank.
+    """
+    if not hasattr(tensor, "shape"):
+        raise DTypeError(argument, type(tensor).__name__, "a tensor")
+    shape = tuple(tensor.shape)
+    if len(shape) != len(dims):
+        raise ShapeError(argument, f"shape {list(shape)}", f"[{', '.join(dims)}]")
+    return shape
+
+
+def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
+    """Allocate an uninitialised tensor in the framework and on the device of ``like``.
+
+    Raises
+    ------
+    UnsupportedError
+        The framework, or NumPy for this element type, has nothing to allocate: the caller must give the tensor.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(like, torch.Tensor):
+        return like.new_empty(shape, dtype=getattr(torch, _STORED[dtype]))
+    framework = type(like).__module__.partition(".")[0]
+    if framework == "numpy" and dtype in _NUMPY:
+        return sys.modules["numpy"].empty(shape, _STORED[dtype])
+    allocates = ", ".join(_NUMPY) if framework == "numpy" else "no"
+    accepts = f"a {dtype} tensor {list(shape)} of yours, because {framework} allocates {allocates} outputs here"
+    raise UnsupportedError(argument, "None", accepts)
+
+
+def widened(lengths: Tensor, q_len: int) -> Tensor:
+    """View lengths ``[batch]`` as ``[batch, q_len]`` without a copy; other shapes pass as they are."""
+    if lengths is None or len(lengths.shape) != 1:
+        return lengths
+    shape = (lengths.shape[0], q_len)
+    if hasattr(lengths, "expand"):
+        return lengths[:, None].expand(shape)
+    return sys.modules["numpy"].broadcast_to(lengths[:, None], shape)
+
+
+def compiling() -> bool:
+    """Whether ``torch.compile`` is tracing the caller."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())

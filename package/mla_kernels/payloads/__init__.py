@@ -1,0 +1,1 @@
+"""The payloads that ship inside the core distribution, one folder each."""

@@ -1,0 +1,1 @@
+"""The CPU payload: this folder holds its library and its ``registry.json``."""

@@ -1,0 +1,303 @@
+"""What every op computes, in plain torch: the answer that the kernels are held to.
+
+Each function takes the arguments of the public op of its name, reads the same bytes (quantised or not), and computes
+one query token at a time in ``dtype`` (float32 unless told otherwise). Only rows that count are read, so garbage in
+unused memory cannot reach a result. Nothing here is fast.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+LATENT = 512
+ROPE = 64
+TILE = 128
+"""Latent columns that share one scale in the ``fp8_ds_mla`` layout."""
+DS_MLA_BYTES = LATENT + 4 * (LATENT // TILE) + 2 * ROPE
+E4M3_MAX = 448.0
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+Packed = Tensor | tuple[Tensor, Tensor]
+"""Rows of 576 (or 656 bytes) in one tensor, or latent [..., 512] and rope [..., 64] in two."""
+
+
+def decode(
+    q: Packed,
+    kv_cache: Packed,
+    block_table: Tensor | None = None,
+    seq_lens: Tensor | None = None,
+    *,
+    softmax_scale: float,
+    causal: bool = True,
+    q_scale: float = 1.0,
+    kv_scale: float = 1.0,
+    out_scale: float = 1.0,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Tensor, Tensor]:
+    """Dense attention of each request's last ``q_len`` tokens over its cached keys.
+
+    Parameters
+    ----------
+    q : [batch, q_len, num_heads, 576]
+    kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+    block_table : int32 [batch, table_width], or None where page ``b`` holds request ``b``
+    seq_lens : int32 [batch]
+
+    Returns
+    -------
+    out : [batch, q_len, num_heads, 512]
+    lse : [batch, num_heads, q_len], natural logarithm; -inf (and out 0) where nothing is seen
+    """
+    if seq_lens is None:
+        raise TypeError("decode needs seq_lens")
+    queries = _packed(q).to(dtype) * q_scale
+    batch, q_len, num_heads, _ = queries.shape
+    page_size = (kv_cache[0] if isinstance(kv_cache, tuple) else kv_cache).shape[1]
+    out = queries.new_zeros(batch, q_len, num_heads, LATENT)
+    lse = queries.new_zeros(batch, num_heads, q_len)
+    for b, length in enumerate(seq_lens.tolist()):
+        position = torch.arange(length, device=queries.device)
+        page = torch.full_like(position, b)
+        if block_table is not None:
+            page = block_table[b].long()[position // page_size]
+        keys = _rows(kv_cache, page * page_size + position % page_size, kv_scale, dtype)
+        for s in range(q_len):
+            seen = max(length - (q_len - 1 - s), 0) if causal else length
+            out[b, s], _, lse[b, :, s] = _attend(queries[b, s], keys[:seen], softmax_scale)
+    return out * out_scale, lse
+
+
+def sparse_decode(
+    q: Packed,
+    kv_cache: Packed,
+    indices: Tensor,
+    *,
+    softmax_scale: float,
+    topk_length: Tensor | None = None,
+    attn_sink: Tensor | None = None,
+    extra_kv_cache: Packed | None = None,
+    extra_indices: Tensor | None = None,
+    extra_topk_length: Tensor | None = None,
+    q_scale: float = 1.0,
+    kv_scale: float = 1.0,
+    out_scale: float = 1.0,
+    return_max_logits: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Tensor, ...]:
+    """Attention of each token over the cache rows that its indices select; a row selected twice counts twice.
+
+    Parameters
+    ----------
+    q : [batch, q_len, num_heads, 576]
+    kv_cache, extra_kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+    indices, extra_indices : int32 [batch, q_len, topk], global slots; negative is absent
+    topk_length, extra_topk_length : int32 [batch, q_len], how many leading indices count
+    attn_sink : float32 [num_heads], the logit of a key without value; it changes ``out`` only
+
+    Returns
+    -------
+    out : [batch, q_len, num_heads, 512]
+    lse : [batch, num_heads, q_len]
+    max_logits : [batch, num_heads, q_len], only with ``return_max_logits``
+    """
+    queries = _packed(q).to(dtype) * q_scale
+    batch, q_len, num_heads, _ = queries.shape
+    out = queries.new_zeros(batch, q_len, num_heads, LATENT)
+    lse, max_logits = queries.new_zeros(2, batch, num_heads, q_len)
+    for b in range(batch):
+        for s in range(q_len):
+            keys = _rows(kv_cache, _selected(indices, topk_length, (b, s)), kv_scale, dtype)
+            if extra_kv_cache is not None and extra_indices is not None:
+                slots = _selected(extra_indices, extra_topk_length, (b, s))
+                keys = torch.cat([keys, _rows(extra_kv_cache, slots, kv_scale, dtype)])
+            token = _attend(queries[b, s], keys, softmax_scale, attn_sink)
+            out[b, s], max_logits[b, :, s], lse[b, :, s] = token
+    return (out * out_scale, lse, max_logits) if return_max_logits else (out * out_scale, lse)
+
+
+def sparse_prefill(
+    q: Packed,
+    kv: Packed,
+    indices: Tensor,
+    *,
+    softmax_scale: float,
+    topk_length: Tensor | None = None,
+    attn_sink: Tensor | None = None,
+    extra_kv: Packed | None = None,
+    extra_indices: Tensor | None = None,
+    extra_topk_length: Tensor | None = None,
+    q_scale: float = 1.0,
+    kv_scale: float = 1.0,
+    out_scale: float = 1.0,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """:func:`sparse_decode` without batch and pages.
+
+    Parameters
+    ----------
+    q : [q_len, num_heads, 576]
+    kv, extra_kv : [kv_len, 576]
+    indices, extra_indices : int32 [q_len, topk]
+    topk_length, extra_topk_length : int32 [q_len]
+
+    Returns
+    -------
+    out : [q_len, num_heads, 512]
+    max_logits, lse : [q_len, num_heads]
+    """
+    out, lse, max_logits = sparse_decode(
+        _packed(q)[None],
+        _one_token_pages(kv),
+        indices[None],
+        softmax_scale=softmax_scale,
+        topk_length=None if topk_length is None else topk_length[None],
+        attn_sink=attn_sink,
+        extra_kv_cache=None if extra_kv is None else _one_token_pages(extra_kv),
+        extra_indices=None if extra_indices is None else extra_indices[None],
+        extra_topk_length=None if extra_topk_length is None else extra_topk_length[None],
+        q_scale=q_scale,
+        kv_scale=kv_scale,
+        out_scale=out_scale,
+        return_max_logits=True,
+        dtype=dtype,
+    )
+    return out[0], max_logits[0].T, lse[0].T
+
+
+def merge_states(
+    o: Tensor, lse: Tensor, counts: Tensor | None = None, *, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
+    """Attention over the union of disjoint key sets, from the attention over each.
+
+    Parameters
+    ----------
+    o : [num_states, num_tokens, num_heads, head_dim]
+    lse : [num_states, num_tokens, num_heads]; a state whose lse is -inf adds nothing, whatever its ``o`` holds
+    counts : int32 [num_tokens], how many leading states of a token count
+
+    Returns
+    -------
+    out : [num_tokens, num_heads, head_dim]
+    lse : [num_tokens, num_heads]
+    """
+    absent = torch.isneginf(lse)
+    if counts is not None:
+        state = torch.arange(len(o), device=o.device)
+        absent = absent | (state[:, None] >= counts)[:, :, None]
+    weights = lse.to(dtype).masked_fill(absent, -torch.inf)
+    merged = weights.logsumexp(0)
+    share = torch.exp(weights - merged).masked_fill(absent, 0.0)
+    out = (share[..., None] * o.to(dtype).masked_fill(absent[..., None], 0.0)).sum(0)
+    return out, merged
+
+
+def store_kv(latent: Tensor, rope: Tensor, kv_cache: Packed, slot_mapping: Tensor, scale: Tensor | None = None) -> None:
+    """Write one cache row per token, quantising as the cache asks; a negative slot is skipped.
+
+    Parameters
+    ----------
+    latent : [num_tokens, 512]
+    rope : [num_tokens, 64]
+    kv_cache : written; e4m3 holds value / scale, ``fp8_ds_mla`` its own scale (amax / 448) per 128 columns
+    slot_mapping : int64 [num_tokens], global slots
+    scale : float32 [1], for an e4m3 cache only
+    """
+    keep = slot_mapping >= 0
+    latent, rope, slots = latent[keep], rope[keep], slot_mapping[keep].long()
+    if isinstance(kv_cache, tuple):
+        _write(kv_cache[0], slots, _quantised(latent, scale))
+        _write(kv_cache[1], slots, _quantised(rope, scale))
+    elif kv_cache.shape[-1] == DS_MLA_BYTES:
+        _write(kv_cache, slots, _ds_mla(latent, rope))
+    else:
+        _write(kv_cache, slots, _quantised(torch.cat([latent, rope], -1), scale))
+
+
+def gather_kv(kv_cache: Packed, indices: Tensor, *, out_dtype: str = "bf16", kv_scale: float = 1.0) -> Tensor:
+    """The dequantised rows [num_rows, 576] at global slots ``indices``; zeros where the slot is negative."""
+    rows = _rows(kv_cache, indices.clamp(min=0), kv_scale, torch.float32)
+    return rows.masked_fill(indices[:, None] < 0, 0.0).to(DTYPES[out_dtype])
+
+
+def to_global_indices(req_id: Tensor, block_table: Tensor, token_indices: Tensor, *, page_size: int) -> Tensor:
+    """Each request's token positions [num_tokens, topk] as global slots; -1 where there is no such token or page."""
+    out = torch.full_like(token_indices, -1)
+    for row, request in enumerate(req_id.tolist()):
+        for column, token in enumerate(token_indices[row].tolist()):
+            block = token // page_size
+            if token >= 0 and block < block_table.shape[1]:
+                page = int(block_table[request, block])
+                out[row, column] = page * page_size + token % page_size if page >= 0 else -1
+    return out
+
+
+def _packed(value: Packed) -> Tensor:
+    return torch.cat(value, -1) if isinstance(value, tuple) else value
+
+
+def _one_token_pages(kv: Packed) -> Packed:
+    return (kv[0][:, None], kv[1][:, None]) if isinstance(kv, tuple) else kv[:, None]
+
+
+def _rows(kv_cache: Packed, slots: Tensor, kv_scale: float, dtype: torch.dtype) -> Tensor:
+    """The dequantised rows [n, 576] at ``slots`` [n]."""
+    if isinstance(kv_cache, tuple):
+        return torch.cat([_rows(part, slots, kv_scale, dtype) for part in kv_cache], -1)
+    stored = kv_cache.view(torch.uint8) if kv_cache.element_size() == 1 else kv_cache
+    page_size = stored.shape[1]
+    rows = stored[slots.long() // page_size, slots.long() % page_size]
+    if rows.dtype != torch.uint8:
+        return rows.to(dtype)
+    if rows.shape[-1] != DS_MLA_BYTES:
+        return rows.view(torch.float8_e4m3fn).to(dtype) * kv_scale
+    latent = rows[:, :LATENT].view(torch.float8_e4m3fn).to(dtype)
+    scales = rows[:, LATENT : -2 * ROPE].clone().view(torch.float32).to(dtype)
+    rope = rows[:, -2 * ROPE :].clone().view(torch.bfloat16).to(dtype)
+    return torch.cat([latent * scales.repeat_interleave(TILE, -1), rope], -1)
+
+
+def _selected(indices: Tensor, topk_length: Tensor | None, token: tuple[int, ...]) -> Tensor:
+    """The slots that one token's indices select."""
+    slots = indices[token]
+    if topk_length is not None:
+        slots = slots[: int(topk_length[token])]
+    return slots[slots >= 0]
+
+
+def _attend(
+    q: Tensor, keys: Tensor, softmax_scale: float, attn_sink: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One token: q [num_heads, 576] over keys [n, 576]; out [num_heads, 512], max_logits and lse [num_heads]."""
+    if len(keys) == 0:
+        empty = q.new_full((len(q),), -torch.inf)
+        return q.new_zeros(len(q), LATENT), empty, empty
+    logits = softmax_scale * (q @ keys.T)
+    out = logits.softmax(-1) @ keys[:, :LATENT]
+    lse = logits.logsumexp(-1)
+    if attn_sink is not None:
+        out = out / (1.0 + torch.exp(attn_sink.to(q.dtype) - lse))[:, None]
+    return out, logits.amax(-1), lse
+
+
+def _quantised(values: Tensor, scale: Tensor | None) -> Tensor:
+    if scale is None:
+        return values
+    return (values.float() / scale.float()).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
+
+
+def _ds_mla(latent: Tensor, rope: Tensor) -> Tensor:
+    """Rows of 656 bytes: e4m3 codes, a float32 scale per tile, bf16 rope."""
+    tiles = latent.float().reshape(-1, LATENT // TILE, TILE)
+    scale = tiles.abs().amax(-1, keepdim=True) / E4M3_MAX
+    scale = torch.where(scale == 0, torch.ones_like(scale), scale)
+    codes = _quantised(tiles, scale).flatten(1)
+    parts = (codes, scale.flatten(1), rope.to(torch.bfloat16))
+    return torch.cat([part.contiguous().view(torch.uint8) for part in parts], -1)
+
+
+def _write(kv_cache: Tensor, slots: Tensor, rows: Tensor) -> None:
+    if kv_cache.element_size() == 1:
+        kv_cache, rows = kv_cache.view(torch.uint8), rows.view(torch.uint8)
+    kv_cache[slots // kv_cache.shape[1], slots % kv_cache.shape[1]] = rows

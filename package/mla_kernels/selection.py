@@ -1,0 +1,134 @@
+"""From the tensors of a one-call op to its kernel; the answer is cached by element types and inner extents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mla_kernels.frameworks import Packed, Tensor, cache_dtype_name, dtype_name, extents, first
+from mla_kernels.kernel import Kernel
+from mla_kernels.resolve import find
+
+Config = dict[str, object]
+
+_MOST_CACHED = 4096
+_cache: dict[tuple[object, ...], Kernel] = {}
+
+
+def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], *options: object) -> Kernel:
+    """The kernel for the config that ``describe(*tensors, *options)`` reads off the tensors.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument is no tensor, or has a rank or element type that no variant takes.
+    VariantNotFoundError
+        No variant serves the config.
+    """
+    try:
+        return _cache[_key(describe, tensors, options)]
+    except (KeyError, AttributeError, TypeError, IndexError):
+        kernel = find(describe(*tensors, *options))  # says what is wrong with what has no key
+    if len(_cache) >= _MOST_CACHED:
+        _cache.clear()
+    return _cache.setdefault(_key(describe, tensors, options), kernel)
+
+
+def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]) -> tuple[object, ...]:
+    key: list[object] = [describe, options]
+    for tensor in tensors:
+        if tensor is None:
+            key.append(None)
+        else:
+            one = tensor[0] if type(tensor) is tuple else tensor
+            key += one.dtype, one.shape[1:]
+    return tuple(key)
+
+
+def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Config:
+    """The config of a dense decode."""
+    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    page_size = _page_size(kv_cache)
+    return {
+        "op": "decode",
+        **_attention(q, "kv_cache", kv_cache, out),
+        "kv_layout": "paged" if paged else "contiguous",
+        "page_size": page_size if paged else None,
+        "num_heads": num_heads,
+        "q_len": q_len,
+    }
+
+
+def sparse_decode(q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | None) -> Config:
+    """The config of a sparse decode."""
+    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    return {
+        "op": "sparse_decode",
+        **_attention(q, "kv_cache", kv_cache, out),
+        "page_size": _page_size(kv_cache),
+        "num_heads": num_heads,
+        "q_len": q_len,
+        "topk": extents("indices", indices, "batch", "q_len", "topk")[2],
+    }
+
+
+def sparse_prefill(q: Packed, kv: Packed, indices: Tensor, out: Tensor | None) -> Config:
+    """The config of a sparse prefill; ``q_len`` stays open, because every prompt has another."""
+    extents("kv", first(kv), "kv_len", "576")
+    return {
+        "op": "sparse_prefill",
+        **_attention(q, "kv", kv, out),
+        "num_heads": extents("q", first(q), "q_len", "num_heads", "576")[1],
+        "topk": extents("indices", indices, "q_len", "topk")[1],
+    }
+
+
+def merge_states(o: Tensor, out: Tensor | None, out_dtype: str | None) -> Config:
+    """The config of a merge; ``out`` or ``out_dtype`` says what is written, otherwise the type of ``o``."""
+    _, _, num_heads, head_dim = extents("o", o, "num_states", "num_tokens", "num_heads", "head_dim")
+    in_dtype = dtype_name("o", o)
+    written = out_dtype or (in_dtype if out is None else dtype_name("out", out))
+    return {
+        "op": "merge_states",
+        "in_dtype": in_dtype,
+        "out_dtype": written,
+        "num_heads": num_heads,
+        "head_dim": head_dim,
+    }
+
+
+def store_kv(latent: Tensor, kv_cache: Packed) -> Config:
+    """The config of a cache write."""
+    extents("latent", latent, "num_tokens", "512")
+    return {
+        "op": "store_kv",
+        "in_dtype": dtype_name("latent", latent),
+        "kv_dtype": cache_dtype_name("kv_cache", first(kv_cache)),
+        "page_size": _page_size(kv_cache),
+    }
+
+
+def gather_kv(kv_cache: Packed, out: Packed | None, kv_dtype: str | None, out_dtype: str | None) -> Config:
+    """The config of a cache read; a quantised cache becomes ``bf16`` unless ``out`` or ``out_dtype`` says otherwise."""
+    kv_dtype = kv_dtype or cache_dtype_name("kv_cache", first(kv_cache))
+    own = "bf16" if kv_dtype in ("e4m3", "fp8_ds_mla") else kv_dtype
+    written = out_dtype or (own if out is None else dtype_name("out", first(out)))
+    return {"op": "gather_kv", "kv_dtype": kv_dtype, "out_dtype": written, "page_size": _page_size(kv_cache)}
+
+
+def to_global_indices(token_indices: Tensor, page_size: object) -> Config:
+    """The config of an index translation."""
+    _, topk = extents("token_indices", token_indices, "num_tokens", "topk")
+    return {"op": "to_global_indices", "page_size": page_size, "topk": topk}
+
+
+def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None) -> Config:
+    return {
+        "q_dtype": dtype_name("q", first(q)),
+        "kv_dtype": cache_dtype_name(kv_name, first(kv)),
+        "out_dtype": None if out is None else dtype_name("out", out),
+    }
+
+
+def _page_size(kv_cache: Packed) -> int:
+    return extents("kv_cache", first(kv_cache), "num_pages", "page_size", "row")[1]

@@ -1,0 +1,96 @@
+"""Comparison of a result with the reference, telling the worst element when they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """An element passes within either bound; the whole tensor must also point the same way.
+
+    ``cosine`` bounds 1 - 2 <x, y> / (<x, x> + <y, y>), which near equality is |x - y|^2 / (2 |y|^2).
+    """
+
+    absolute: float
+    relative: float
+    cosine: float | None = None
+
+    def widened(self, factor: float) -> Tolerance:
+        """The same with ``factor`` times the bounds."""
+        cosine = None if self.cosine is None else self.cosine * factor * factor
+        return Tolerance(self.absolute * factor, self.relative * factor, cosine)
+
+
+DENSE = Tolerance(8e-4, 2.01 / 128, 5e-6)
+SPARSE = Tolerance(1e-3, 2.01 / 128, 5e-6)
+PREFILL = Tolerance(8e-4, 3.01 / 128, 7e-6)
+LSE = Tolerance(1e-6, 8.01 / 65536)
+SINGLE = Tolerance(1e-5, 1e-5, 1e-10)
+"""For variants that compute in float32 throughout."""
+SINGLE_LSE = Tolerance(2e-6, 1e-5)
+ROUNDED_KEYS_LSE = Tolerance(4e-3, 8.01 / 65536)
+"""``fp8_ds_mla`` with scales that are no power of two: a 16-bit kernel rounds code x scale to 16 bits, which moves a
+logit of standard deviation 0.4 by up to a few times 2^-9."""
+
+
+def assert_close(name: str, got: Tensor, want: Tensor, tolerance: Tolerance, reproduce: str = "") -> None:
+    """Raise ``AssertionError`` with the worst element; NaN and infinities must match exactly."""
+    __tracebackhide__ = True
+    got, want = got.detach().double().cpu(), want.detach().double().cpu()
+    assert got.shape == want.shape, f"{name}: shape {tuple(got.shape)}, want {tuple(want.shape)}\n{reproduce}"
+    plain = torch.isfinite(got) & torch.isfinite(want)
+    if not plain.all():
+        _assert_same_specials(name, got, want, reproduce)
+        got, want = got.where(plain, 0.0), want.where(plain, 0.0)
+    error = (got - want).abs_()
+    distance = float(error.square().sum())
+    excess = error.div_((want.abs() * tolerance.relative).clamp_(min=tolerance.absolute)).nan_to_num_(nan=0.0)
+    if excess.numel() and excess.max() > 1:
+        bad = int((excess > 1).sum())
+        raise AssertionError(f"{_worst(name, got, want, excess)}{bad} of {excess.numel()} elements\n{reproduce}")
+    norm = float(want.square().sum())
+    if tolerance.cosine is not None and distance > tolerance.cosine * norm:
+        why = f"1 - cosine is {distance / norm:.3g}, allowed {tolerance.cosine:.3g}"
+        raise AssertionError(f"{_worst(name, got, want, excess)}{why}\n{reproduce}")
+
+
+def assert_same_bytes(name: str, got: Tensor, want: Tensor, reproduce: str = "") -> None:
+    """Raise ``AssertionError`` unless every byte is equal."""
+    __tracebackhide__ = True
+    found, wanted = (tuple(got.shape), got.dtype), (tuple(want.shape), want.dtype)
+    assert found == wanted, f"{name}: {found}, want {wanted}\n{reproduce}"
+    differs = as_bytes(got) != as_bytes(want)
+    if differs.any():
+        index = tuple(differs.nonzero()[0].tolist())
+        pair = f"byte {hex(int(as_bytes(got)[index]))}, want {hex(int(as_bytes(want)[index]))}"
+        raise AssertionError(f"{name}{list(index)} (byte index): {pair}; {int(differs.sum())} differ\n{reproduce}")
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """A contiguous copy's bytes, [..., n * element size]."""
+    plain = tensor.detach().cpu().contiguous()
+    *outer, last = plain.shape or (1,)
+    width = last * plain.element_size()
+    if plain.numel() == 0:
+        return torch.empty(*outer, width, dtype=torch.uint8)
+    return plain.reshape(-1).view(torch.uint8).reshape(*outer, width)
+
+
+def _assert_same_specials(name: str, got: Tensor, want: Tensor, reproduce: str) -> None:
+    __tracebackhide__ = True
+    for kind, test in (("NaN", torch.isnan), ("+inf", torch.isposinf), ("-inf", torch.isneginf)):
+        differs = test(got) != test(want)
+        if differs.any():
+            index = tuple(differs.nonzero()[0].tolist())
+            pair = f"got {got[index]:.9g}, want {want[index]:.9g}"
+            raise AssertionError(f"{name}{list(index)}: {pair}; {kind} differs in {int(differs.sum())}\n{reproduce}")
+
+
+def _worst(name: str, got: Tensor, want: Tensor, excess: Tensor) -> str:
+    index = tuple(int(i) for i in torch.unravel_index(excess.argmax(), excess.shape))
+    pair = f"got {got[index]:.9g}, want {want[index]:.9g}"
+    return f"{name}{list(index)}: {pair} ({excess[index]:.3g} times the tolerance); "

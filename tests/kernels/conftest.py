@@ -1,0 +1,69 @@
+"""Parameters from the registries' rows, hardware that is absent reported by name, hypothesis settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import settings
+
+from .rows import Row, arch, archs, rows
+
+NOT_RUN = "not run: "
+
+settings.register_profile("kernels", deadline=None, derandomize=True, max_examples=40, database=None)
+settings.load_profile("kernels")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    torch.set_num_threads(1)  # the reference works on small matrices; threads that spin only slow the kernels down
+    config.addinivalue_line("markers", "op(name, where): the op, and a filter of its rows, that `variant` ranges over")
+    config.addinivalue_line("markers", "slow: takes seconds; deselect with -m 'not slow'")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "variant" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("op")
+        assert marker is not None, f"{metafunc.definition.nodeid} needs @pytest.mark.op"
+        where: Callable[[Row], bool] = marker.kwargs.get("where", lambda row: True)
+        chosen = [row for row in rows(marker.args[0]) if where(row)]
+        assert chosen, f"{metafunc.definition.nodeid}: no row of {marker.args[0]} qualifies"
+        metafunc.parametrize("variant", chosen, ids=[row.name for row in chosen], indirect=True)
+    if "device" in metafunc.fixturenames:
+        metafunc.parametrize("device", archs(), ids=[arch.name for arch in archs()], indirect=True)
+
+
+@pytest.fixture
+def variant(request: pytest.FixtureRequest) -> Row:
+    """A row of the test's op whose hardware is here."""
+    row: Row = request.param
+    _need(row.arch)
+    return row
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> str:
+    """The framework's name of the device of each arch whose hardware is here."""
+    _need(request.param.name)
+    return str(request.param.device)
+
+
+def _need(name: str) -> None:
+    absence = arch(name).absence()
+    if absence is not None:
+        pytest.skip(NOT_RUN + absence)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List what no test could run, so that nobody takes a green line for it."""
+    counts: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if NOT_RUN in reason:
+            what = reason.partition(NOT_RUN)[2]
+            counts[what] = counts.get(what, 0) + 1
+    if counts:
+        terminalreporter.section("not run")
+        for what, count in sorted(counts.items()):
+            terminalreporter.line(f"{what} ({count} tests)")

@@ -1,0 +1,82 @@
+"""Memory that tells: unused bytes are NaN, written tensors lie inside guard zones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .compare import assert_same_bytes
+
+UNUSED_PAGE = 2147480000
+"""What block-table entries beyond a request's length hold."""
+
+DTYPES = {
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "e4m3": torch.float8_e4m3fn,
+    "fp8_ds_mla": torch.uint8,
+}
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A view in the middle of a larger buffer."""
+
+    view: Tensor
+    buffer: Tensor
+
+    def assert_guards(self, name: str, reproduce: str = "") -> None:
+        """Nothing outside the view has changed since :func:`guarded` made it."""
+        seen = self.buffer.clone()
+        like_view = seen.as_strided(self.view.shape, self.view.stride(), self.view.storage_offset())
+        _poison(like_view)
+        want = self.buffer.clone()
+        _poison(want)
+        assert_same_bytes(f"guard zone of {name}", seen, want, reproduce)
+
+
+def guarded(shape: Sequence[int], dtype: torch.dtype, device: str = "cpu", *, pad: int = 16) -> Guarded:
+    """A poisoned tensor with a poisoned border: ``pad`` elements in the last dimension, one in the others."""
+    border = [1] * (len(shape) - 1) + [pad]
+    buffer = torch.empty([n + 2 * p for n, p in zip(shape, border, strict=True)], dtype=dtype, device=device)
+    _poison(buffer)
+    view = buffer
+    for dim, (n, p) in enumerate(zip(shape, border, strict=True)):
+        view = view.narrow(dim, p, n)
+    return Guarded(view, buffer)
+
+
+def poisoned(shape: Sequence[int], dtype: torch.dtype, device: str = "cpu", *, strided: bool = False) -> Tensor:
+    """A tensor of NaN; ``strided`` makes it a slice of a larger one."""
+    if strided:
+        return guarded(shape, dtype, device).view
+    tensor = torch.empty(list(shape), dtype=dtype, device=device)
+    _poison(tensor)
+    return tensor
+
+
+def garbage(num_bytes: int, device: str = "cpu") -> Tensor:
+    """A workspace full of NaN."""
+    return torch.full((num_bytes,), 0xFF, dtype=torch.uint8, device=device)
+
+
+def strided_copy(tensor: Tensor) -> Tensor:
+    """The same values in a slice of a larger tensor of NaN."""
+    copy = guarded(tensor.shape, tensor.dtype, str(tensor.device)).view
+    copy.copy_(tensor)
+    return copy
+
+
+def _poison(tensor: Tensor) -> None:
+    if tensor.element_size() == 1:
+        raw = tensor.view(torch.uint8)
+        raw.fill_(0xFF)
+        if tensor.dtype == torch.float8_e4m3fn:
+            raw[..., ::2] = 0x7F  # the other NaN
+    else:
+        width = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+        tensor.view(width).fill_(-1)

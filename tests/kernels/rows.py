@@ -1,0 +1,87 @@
+"""The rows of the committed registries: what there is to test, and where it can run."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+GENERATED = Path(__file__).resolve().parents[2] / "generated"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant."""
+
+    name: str
+    op: str
+    arch: str
+    device: str
+    traits: tuple[tuple[str, str], ...]
+
+    def __getattr__(self, trait: str) -> str:
+        for name, value in self.traits:
+            if name == trait:
+                return value
+        raise AttributeError(trait)
+
+
+@dataclass(frozen=True)
+class Arch:
+    """What the variants of one registry run on."""
+
+    name: str
+    device: str
+    capabilities: tuple[str, ...]
+
+    def absence(self) -> str | None:
+        """Why nothing of this arch can run here, or None."""
+        if self.device == "cpu":
+            return None
+        if not torch.cuda.is_available():
+            return f"{self.name}: no CUDA device"
+        major, minor = torch.cuda.get_device_capability()
+        if f"{major}.{minor}" not in self.capabilities:
+            return f"{self.name}: the device has capability {major}.{minor}"
+        return None
+
+
+@functools.cache
+def _registries() -> tuple[tuple[Arch, tuple[Row, ...]], ...]:
+    found = []
+    for path in sorted(GENERATED.glob("*/registry.json")):
+        registry = json.loads(path.read_text())
+        about = registry["arch"]
+        arch = Arch(about["name"], about["device"], tuple(map(str, about["capabilities"])))
+        variants = tuple(
+            Row(v["name"], v["op"], arch.name, arch.device, tuple(sorted(v["baked"].items())))
+            for v in registry["variants"]
+        )
+        found.append((arch, variants))
+    if not found:
+        raise FileNotFoundError(f"no registry.json below {GENERATED}; run nox -s generate")
+    return tuple(found)
+
+
+def archs() -> tuple[Arch, ...]:
+    """Every arch that has a registry, whether or not its hardware is here."""
+    return tuple(arch for arch, _ in _registries())
+
+
+def arch(name: str) -> Arch:
+    """The arch called ``name``."""
+    return next(arch for arch in archs() if arch.name == name)
+
+
+def rows(op: str) -> tuple[Row, ...]:
+    """Every variant of ``op``."""
+    return tuple(row for _, variants in _registries() for row in variants if row.op == op)
+
+
+@functools.cache
+def row(name: str) -> Row:
+    """The variant called ``name``."""
+    return next(row for _, variants in _registries() for row in variants if row.name == name)

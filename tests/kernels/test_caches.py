@@ -1,0 +1,278 @@
+"""store_kv and gather_kv: exact bytes, every e4m3 code, round trips, untouched neighbours."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from mla_kernels import reference
+from torch import Tensor
+
+from . import memory
+from .compare import Tolerance, assert_close, assert_same_bytes
+from .problems import Packed, encode, generator, poisoned_pool, random, unchanged
+from .rows import Row
+
+FP8_BYTES = torch.arange(256, dtype=torch.uint8)
+NAN_CODES = (0x7F, 0xFF)
+
+
+def pool(variant: Row, num_pages: int, page_size: int) -> memory.Guarded:
+    width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
+    return memory.guarded((num_pages, page_size, width), memory.DTYPES[variant.kv_dtype], variant.device)
+
+
+def tokens(variant: Row, n: int, seed: int = 0, deviation: float = 1.0) -> tuple[Tensor, Tensor]:
+    source, dtype = generator(seed), memory.DTYPES[variant.in_dtype]
+    latent, rope = random(source, n, 512, deviation=deviation), random(source, n, 64, deviation=deviation)
+    return latent.to(dtype).to(variant.device), rope.to(dtype).to(variant.device)
+
+
+def scale_of(variant: Row, value: float = 0.0137) -> Tensor | None:
+    return torch.tensor([value], device=variant.device) if variant.kv_dtype == "e4m3" else None
+
+
+def check_store(variant: Row, latent: Tensor, rope: Tensor, slots: Tensor, pages: tuple[int, int]) -> None:
+    """The whole buffer, guard zones too, must be what the reference makes of it."""
+    import mla_kernels as mla
+
+    got, want = pool(variant, *pages), pool(variant, *pages)
+    slots, scale = slots.to(variant.device), scale_of(variant)
+    with unchanged(latent, rope, slots, scale):
+        mla.store_kv(latent, rope, got.view, slots, scale=scale)
+    reference.store_kv(latent, rope, want.view, slots, scale)
+    assert_same_bytes("cache and its surroundings", got.buffer, want.buffer)
+
+
+@pytest.mark.op("store_kv")
+@pytest.mark.parametrize("page_size", [1, 2, 16, 48, 61, 64, 128, 576])
+def test_store(variant: Row, page_size: int) -> None:
+    num_pages = -(-160 // page_size)
+    slots = torch.randperm(num_pages * page_size, generator=generator(page_size))[:97]
+    slots[::7] = -1
+    slots[3] = torch.iinfo(torch.int64).min
+    check_store(variant, *tokens(variant, 97), slots, (num_pages, page_size))
+
+
+@pytest.mark.op("store_kv")
+@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 60.0, 5000.0])
+def test_store_magnitudes(variant: Row, deviation: float) -> None:
+    check_store(variant, *tokens(variant, 33, deviation=deviation), torch.arange(33), (3, 16))
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+def test_store_zeros_and_signed_zeros(variant: Row) -> None:
+    latent, rope = tokens(variant, 4)
+    latent[0], rope[0] = 0.0, 0.0
+    latent[1, 128:256] = 0.0
+    latent[2] = 0.0
+    latent[2, 511] = 3.0
+    latent[3, :64] = -0.0
+    check_store(variant, latent, rope, torch.tensor([3, 0, 1, 2]), (1, 4))
+
+
+@pytest.mark.op("store_kv")
+def test_store_strided_tokens(variant: Row) -> None:
+    latent, rope = tokens(variant, 20)
+    slots = torch.arange(20)
+    check_store(variant, memory.strided_copy(latent), memory.strided_copy(rope), slots, (2, 16))
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+def test_store_into_split_cache(variant: Row) -> None:
+    import mla_kernels as mla
+
+    latent, rope = tokens(variant, 9)
+    slots, scale = torch.tensor([4, 9, 1, -1, 3, 11, 0, 2, 7], device=variant.device), scale_of(variant)
+    got, want = [
+        [memory.guarded((3, 4, n), memory.DTYPES[variant.kv_dtype], variant.device) for n in (512, 64)]
+        for _ in range(2)
+    ]
+    mla.store_kv(latent, rope, (got[0].view, got[1].view), slots, scale=scale)
+    reference.store_kv(latent, rope, (want[0].view, want[1].view), slots, scale)
+    for name, one, other in zip(("latent", "rope"), got, want, strict=True):
+        assert_same_bytes(name, one.buffer, other.buffer)
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "e4m3")
+def test_store_rounds_to_nearest_even_and_saturates(variant: Row) -> None:
+    """Every code, every midpoint between neighbours (exact in each input type), and what lies beyond 448."""
+    import mla_kernels as mla
+
+    finite = FP8_BYTES[:127].view(torch.float8_e4m3fn).float()
+    middles = (finite[1:] + finite[:-1]) / 2
+    beyond = torch.tensor([449.0, 463.0, 464.0, 480.0, 1e4, 65504.0])
+    magnitudes = torch.cat([finite, middles, beyond])
+    values = torch.zeros(512)
+    values[: 2 * len(magnitudes)] = torch.cat([magnitudes, -magnitudes])[:512]
+    latent = values.to(memory.DTYPES[variant.in_dtype])[None].to(variant.device)
+    rope = torch.full((1, 64), torch.inf, dtype=latent.dtype, device=variant.device)
+    rope[0, 32:] = -torch.inf
+    cache = torch.zeros(1, 1, 576, dtype=torch.uint8, device=variant.device)
+    one = torch.ones(1, device=variant.device)
+    mla.store_kv(latent, rope, cache, torch.zeros(1, dtype=torch.int64, device=variant.device), scale=one)
+    want = latent.float().clamp(-448, 448).to(torch.float8_e4m3fn)
+    assert_same_bytes("codes", cache[0, :, :512], want.view(torch.uint8))
+    assert cache[0, 0, 512:].tolist() == [0x7E] * 32 + [0xFE] * 32
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "e4m3")
+def test_store_keeps_nan(variant: Row) -> None:
+    import mla_kernels as mla
+
+    latent, rope = tokens(variant, 1)
+    latent[0, 5] = torch.nan
+    cache = torch.zeros(1, 1, 576, dtype=torch.uint8, device=variant.device)
+    zero = torch.zeros(1, dtype=torch.int64, device=variant.device)
+    mla.store_kv(latent, rope, cache, zero, scale=torch.ones(1, device=variant.device))
+    assert cache[0, 0, 5].item() in NAN_CODES
+    assert int(((cache & 0x7F) == 0x7F).sum()) == 1
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+def test_store_scale_is_amax_over_448(variant: Row) -> None:
+    import mla_kernels as mla
+
+    latent, rope = tokens(variant, 5)
+    latent[2, 128:256], latent[4, :128] = 0.0, -0.0
+    cache = torch.full((5, 1, 656), 0x55, dtype=torch.uint8, device=variant.device)
+    mla.store_kv(latent, rope, cache, torch.arange(5, device=variant.device))
+    scales = cache[:, 0, 512:528].clone().view(torch.float32)
+    amax = latent.float().view(5, 4, 128).abs().amax(-1)
+    want = amax / 448
+    filled = amax > 0
+    assert torch.equal(scales[filled], want[filled])
+    assert torch.isfinite(scales).all()
+    assert (scales != 0).all(), "a tile of zeros has any scale but 0, inf or NaN"
+    for zeros in (cache[2, 0, 128:256], cache[4, 0, :128]):
+        assert not (zeros & 0x7F).any()
+
+
+@pytest.mark.op("store_kv")
+def test_store_nothing(variant: Row) -> None:
+    check_store(variant, *tokens(variant, 0), torch.zeros(0, dtype=torch.int64), (2, 4))
+    check_store(variant, *tokens(variant, 3), torch.tensor([-1, -2, -3]), (2, 4))
+
+
+@pytest.mark.op("store_kv")
+def test_round_trip(variant: Row) -> None:
+    """Within half a step of the cache's type, and exactly through the other direction's reference."""
+    import mla_kernels as mla
+
+    latent, rope = tokens(variant, 40)
+    latent[7], rope[7] = 0.0, 0.0
+    cache = pool(variant, 5, 16)
+    slots = torch.randperm(80, generator=generator(2))[:40].to(variant.device)
+    scale = scale_of(variant)
+    mla.store_kv(latent, rope, cache.view, slots, scale=scale)
+    factor = 1.0 if scale is None else scale.item()
+    got = mla.gather_kv(cache.view, slots.int(), out_dtype=variant.in_dtype, kv_scale=factor)
+    values = torch.cat([latent, rope], -1).float()
+    if variant.in_dtype == variant.kv_dtype:
+        assert_same_bytes("rows", got, values.to(got.dtype))
+        return
+    tile = values[:, :512].view(40, 4, 128).abs().amax(-1, keepdim=True).expand(-1, -1, 128).reshape(40, 512)
+    rounding = values.abs() / 16
+    if variant.kv_dtype == "e4m3":
+        allowed = rounding + factor * 2**-10
+    else:
+        allowed = torch.cat([rounding[:, :512] + tile / 448 * 2**-10, values[:, 512:].abs() / 256], -1)
+    error = (got.float() - values).abs() - 2**-8 * values.abs()
+    assert (error <= allowed + 1e-12).all()
+    assert not got[7].any()
+
+
+@pytest.mark.op("gather_kv")
+@pytest.mark.parametrize("page_size", [1, 16, 61, 576])
+@pytest.mark.parametrize("strided", [False, True])
+def test_gather(variant: Row, page_size: int, strided: bool) -> None:
+    source = generator(page_size)
+    num_pages = -(-200 // page_size)
+    slots = torch.randperm(num_pages * page_size, generator=source)[:50]
+    cache = stored_rows(variant, random(source, 50, 576), slots, num_pages, page_size, strided=strided)
+    indices = torch.cat([slots, slots[:9], torch.tensor([-1, -(2**31), -5])])
+    check_gather(variant, cache, indices[torch.randperm(len(indices), generator=source)])
+
+
+@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+def test_gather_from_split_cache(variant: Row) -> None:
+    source = generator(3)
+    slots = torch.randperm(60, generator=source)[:20]
+    cache = stored_rows(variant, random(source, 20, 576), slots, 15, 4, strided=True, split=True)
+    check_gather(variant, cache, slots)
+
+
+@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "e4m3")
+@pytest.mark.parametrize("kv_scale", [1.0, 0.25, 0.0137, 3.3e-5, 111.0])
+def test_gather_every_code(variant: Row, kv_scale: float) -> None:
+    import mla_kernels as mla
+
+    cache = FP8_BYTES.repeat(3)[:576].view(1, 1, 576).to(variant.device)
+    zero = torch.zeros(1, dtype=torch.int32, device=variant.device)
+    got = mla.gather_kv(cache, zero, out_dtype=variant.out_dtype, kv_scale=kv_scale)
+    want = cache[0].view(torch.float8_e4m3fn).float() * torch.tensor(kv_scale)
+    compare_rows(got, want)
+
+
+@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.parametrize("tile_scale", [1.0, 2**-9, 0.0137, 7.7e-6, 3.1e5])
+def test_gather_every_code_with_tile_scales(variant: Row, tile_scale: float) -> None:
+    import mla_kernels as mla
+
+    scales = tile_scale * torch.tensor([1.0, 1.1, 0.6, -2.3])
+    rope = torch.arange(64).bfloat16()
+    row = torch.cat([FP8_BYTES, FP8_BYTES, scales.view(torch.uint8), rope.view(torch.uint8)])
+    zero = torch.zeros(1, dtype=torch.int32, device=variant.device)
+    got = mla.gather_kv(row.view(1, 1, 656).to(variant.device), zero, out_dtype=variant.out_dtype)
+    codes = FP8_BYTES.repeat(2).view(torch.float8_e4m3fn).float()
+    compare_rows(got, torch.cat([codes * scales.repeat_interleave(128), rope.float()])[None])
+
+
+@pytest.mark.op("gather_kv")
+def test_gather_nothing(variant: Row) -> None:
+    import mla_kernels as mla
+
+    cache = pool(variant, 2, 4).view
+    for indices in (torch.zeros(0), torch.tensor([-1, -9])):
+        got = mla.gather_kv(cache, indices.int().to(variant.device), out_dtype=variant.out_dtype)
+        assert tuple(got.shape) == (len(indices), 576)
+        assert not got.any()
+
+
+def stored_rows(
+    variant: Row,
+    values: Tensor,
+    slots: Tensor,
+    num_pages: int,
+    page_size: int,
+    *,
+    strided: bool = False,
+    split: bool = False,
+) -> Packed:
+    rows = encode(values, variant.kv_dtype, 0.0137, exact_scales=False)
+    return poisoned_pool(rows, slots, num_pages, page_size, strided=strided, split=split, device=variant.device)
+
+
+def check_gather(variant: Row, cache: Packed, indices: Tensor) -> None:
+    """Allocated by the call, into a guarded tensor, and into latent and rope apart."""
+    import mla_kernels as mla
+
+    factor = 0.0137 if variant.kv_dtype == "e4m3" else 1.0
+    indices = indices.int().to(variant.device)
+    with unchanged(cache, indices):
+        got = mla.gather_kv(cache, indices, out_dtype=variant.out_dtype, kv_scale=factor)
+    dtype = memory.DTYPES[variant.out_dtype]
+    assert got.dtype == dtype
+    compare_rows(got, reference.gather_kv(cache, indices, out_dtype="fp32", kv_scale=factor))
+    whole, latent, rope = (memory.guarded((len(indices), width), dtype, variant.device) for width in (576, 512, 64))
+    mla.gather_kv(cache, indices, kv_scale=factor, out=whole.view)
+    mla.gather_kv(cache, indices, kv_scale=factor, out=(latent.view, rope.view))
+    assert_same_bytes("out", whole.view, got)
+    assert_same_bytes("latent and rope", torch.cat([latent.view, rope.view], -1), got)
+    for guarded in (whole, latent, rope):
+        guarded.assert_guards("out")
+
+
+def compare_rows(got: Tensor, want: Tensor) -> None:
+    """Bit for bit what float32 arithmetic and one rounding give; any NaN is a NaN."""
+    want = want.to(got.dtype)
+    assert_close("rows", got, want, Tolerance(0.0, 0.0))

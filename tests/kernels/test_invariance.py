@@ -1,0 +1,148 @@
+"""Same bytes: run to run, for any thread count, batch and process; right answers on every instruction set."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from .compare import assert_same_bytes
+from .problems import Decode
+from .rows import Row
+from .sparse import SparseDecode, SparsePrefill
+
+INSTRUCTION_SETS = {
+    "baseline": set[str](),
+    "avx2": {"avx2", "fma", "f16c"},
+    "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
+    "avx512_bf16": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16"},
+    "amx_bf16": {"avx512f", "avx512_bf16", "amx_tile", "amx_bf16"},
+}
+"""What the processor must offer for each value of MLA_KERNELS_CPU_ISA."""
+
+
+@cache
+def work(task: str, **variables: str) -> dict[str, str]:
+    """The digests of a task run in a process of its own."""
+    paths = [str(Path(__file__).parents[1]), *(path for path in sys.path if path)]
+    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, "-m", "kernels.worker", task],
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{task} {variables}: exit {done.returncode}\n{done.stderr[-4000:]}"
+    digests: dict[str, str] = json.loads(done.stdout)
+    return digests
+
+
+def needs(isa: str) -> None:
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    missing = INSTRUCTION_SETS[isa] - set(flags.split())
+    if missing:
+        pytest.skip(f"not run: cpu with MLA_KERNELS_CPU_ISA={isa}: this processor lacks {', '.join(sorted(missing))}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_every_instruction_set_is_right(isa: str) -> None:
+    needs(isa)
+    assert len(work("attention", MLA_KERNELS_CPU_ISA=isa)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_every_instruction_set_writes_the_same_caches(isa: str) -> None:
+    needs(isa)
+    got, want = work("caches", MLA_KERNELS_CPU_ISA=isa), work("caches", MLA_KERNELS_CPU_ISA="baseline")
+    exact = want.keys() - {"merge_states"}
+    assert [name for name in exact if got[name] != want[name]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["attention", "caches"])
+@pytest.mark.parametrize("threads", ["2", "5"])
+def test_threads_do_not_change_a_bit(task: str, threads: str) -> None:
+    one = work(task, MLA_KERNELS_CPU_THREADS="1")
+    many = work(task, MLA_KERNELS_CPU_THREADS=threads)
+    assert one.keys() == many.keys()
+    assert [name for name in one if one[name] != many[name]] == []
+
+
+@pytest.mark.parametrize("task", ["fork", "pool"])
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_forked_children_launch(task: str, threads: str) -> None:
+    digests = work(task, MLA_KERNELS_CPU_THREADS=threads)
+    assert set(digests.values()) == {digests["parent"]}
+
+
+@pytest.mark.op("decode")
+@pytest.mark.parametrize("max_splits", [None, 4])
+def test_decode_repeats(variant: Row, max_splits: int | None) -> None:
+    problem = Decode(variant.name, lengths=(700, 20, 0), q_len=2, max_splits=max_splits)
+    first = problem.run()
+    for _ in range(3):
+        for name, got, want in zip(("out", "lse"), problem.run(), first, strict=True):
+            assert_same_bytes(name, got, want, problem.reproduce())
+
+
+@pytest.mark.op("sparse_decode")
+def test_sparse_decode_repeats(variant: Row) -> None:
+    problem = SparseDecode(variant.name, topk=400, q_len=2)
+    first = problem.run()
+    for _ in range(3):
+        for name, got, want in zip(("out", "lse", "max_logits"), problem.run(), first, strict=True):
+            assert_same_bytes(name, got, want, problem.reproduce())
+
+
+@pytest.mark.op("sparse_prefill")
+def test_sparse_prefill_repeats(variant: Row) -> None:
+    import mla_kernels as mla
+
+    inputs = SparsePrefill(variant.name, topk=300).tensors()
+    first = mla.sparse_prefill(**inputs, softmax_scale=0.1)
+    for got, want in zip(mla.sparse_prefill(**inputs, softmax_scale=0.1), first, strict=True):
+        assert_same_bytes("output", got, want)
+
+
+@pytest.mark.op("decode")
+@pytest.mark.parametrize("max_splits", [None, 3])
+def test_batch_invariance(variant: Row, max_splits: int | None) -> None:
+    """A request gives the same bytes alone, in company, and at another place, with batch_invariant plans."""
+    company = Decode(
+        variant.name, lengths=(900, 333, 1, 20, 64, 700), num_heads=16, batch_invariant=True, max_splits=max_splits
+    )
+    inputs = company.tensors()
+    out, lse = company.launch(inputs)
+    company.compare(out, lse, *company.expected())
+    for chosen in ([0], [1], [5], [3, 0], [5, 4, 3, 2, 1, 0], [1, 1, 1, 1, 1, 1, 1, 1, 1]):
+        part = replace(company, lengths=tuple(company.lengths[b] for b in chosen))
+        some = {name: inputs[name][chosen] for name in ("q", "block_table", "seq_lens")}
+        width = max(*(company.pages[b] for b in chosen), 1)
+        some["block_table"] = some["block_table"][:, :width].contiguous()
+        got_out, got_lse = part.launch({**some, "kv_cache": inputs["kv_cache"]})
+        assert_same_bytes("out", got_out, out[chosen], company.reproduce())
+        assert_same_bytes("lse", got_lse, lse[chosen], company.reproduce())
+
+
+@pytest.mark.op("decode", where=lambda row: row.q_dtype != "fp16")
+def test_threads_of_python_may_launch_at_once(variant: Row) -> None:
+    problems = [
+        Decode(variant.name, lengths=(500 + 7 * i, 20, 0), q_len=1 + i % 2, num_heads=9 + i, seed=i) for i in range(4)
+    ]
+    inputs = [problem.tensors() for problem in problems]
+    want = [problem.launch(given) for problem, given in zip(problems, inputs, strict=True)]
+
+    def repeat(i: int) -> None:
+        for _ in range(12):
+            for name, got, expected in zip(("out", "lse"), problems[i].launch(inputs[i]), want[i], strict=True):
+                assert_same_bytes(name, got, expected, problems[i].reproduce())
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(repeat, range(4)))

@@ -1,0 +1,102 @@
+"""Pools of more than 2^31 elements: offsets are 64 bits wide. Only the pages that are touched cost memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from mla_kernels import reference
+
+from . import memory
+from .compare import DENSE, SPARSE, assert_close, assert_same_bytes
+from .problems import SCALE, Packed, encode, generator, random, tolerances, write_rows
+from .rows import Row
+
+PAGE = 64
+PLENTY = 2**31
+"""Elements that a pool must exceed."""
+
+
+def huge_pool(variant: Row, slots: torch.Tensor | None, values: torch.Tensor) -> torch.Tensor:
+    """An uninitialised pool beyond 2^31 elements, ``values`` at its last pages and first pages."""
+    width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
+    pool = torch.empty(PLENTY // (PAGE * width) + 40, PAGE, width, dtype=memory.DTYPES[variant.kv_dtype])
+    assert pool.numel() > PLENTY
+    if slots is not None:
+        write_rows(pool, slots, encode(values, variant.kv_dtype))
+    return pool
+
+
+def spread_slots(variant: Row, n: int) -> torch.Tensor:
+    """Slots in the first, middle and last pages."""
+    width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
+    last = PLENTY // (PAGE * width) + 39
+    pages = torch.tensor([last, 0, last - 1, last // 2, 1])[torch.arange(n) // PAGE]
+    return pages * PAGE + torch.arange(n) % PAGE
+
+
+on_cpu = {"where": lambda row: row.arch == "cpu"}
+
+
+@pytest.mark.op("decode", **on_cpu)
+def test_decode(variant: Row) -> None:
+    import mla_kernels as mla
+
+    n = 300
+    slots = spread_slots(variant, n)
+    pool = huge_pool(variant, slots, random(generator(1), n, 576, deviation=0.25))
+    q = random(generator(2), 1, 1, 5, 576, deviation=2.0).to(memory.DTYPES[variant.q_dtype])
+    table, lens = (slots[::PAGE] // PAGE).int()[None], torch.tensor([n], dtype=torch.int32)
+    got = mla.decode(q, pool, table, lens, softmax_scale=SCALE)
+    want = reference.decode(q, pool, table, lens, softmax_scale=SCALE, dtype=torch.float64)
+    for_out, for_lse = tolerances(variant, DENSE, exact_scales=True, peak=0.0)
+    assert_close("out", got[0], want[0], for_out)
+    assert_close("lse", got[1], want[1], for_lse)
+
+
+@pytest.mark.op("sparse_decode", **on_cpu)
+def test_sparse_decode(variant: Row) -> None:
+    import mla_kernels as mla
+
+    slots = spread_slots(variant, 300)
+    pool = huge_pool(variant, slots, random(generator(1), 300, 576, deviation=0.25))
+    q = random(generator(2), 1, 1, 5, 576, deviation=2.0).to(memory.DTYPES[variant.q_dtype])
+    indices = slots[torch.randperm(300, generator=generator(3))].int()[None, None]
+    got = mla.sparse_decode(q, pool, indices, softmax_scale=SCALE)
+    want = reference.sparse_decode(q, pool, indices, softmax_scale=SCALE, dtype=torch.float64)
+    for_out, for_lse = tolerances(variant, SPARSE, exact_scales=True, peak=0.0)
+    assert_close("out", got[0], want[0], for_out)
+    assert_close("lse", got[1], want[1], for_lse)
+
+
+@pytest.mark.op("store_kv", **on_cpu)
+def test_store_and_gather(variant: Row) -> None:
+    import mla_kernels as mla
+
+    slots = spread_slots(variant, 200)
+    pool = huge_pool(variant, None, torch.empty(0))
+    dtype = memory.DTYPES[variant.in_dtype]
+    latent, rope = random(generator(4), 200, 512).to(dtype), random(generator(5), 200, 64).to(dtype)
+    scale = torch.ones(1) if variant.kv_dtype == "e4m3" else None
+    mla.store_kv(latent, rope, pool, slots, scale=scale)
+    small: Packed = torch.zeros(200, 1, pool.shape[-1], dtype=pool.dtype)
+    reference.store_kv(latent, rope, small, torch.arange(200), scale)
+    want = reference.gather_kv(small, torch.arange(200), out_dtype=variant.in_dtype)
+    assert_same_bytes("rows", mla.gather_kv(pool, slots.int(), out_dtype=variant.in_dtype), want)
+
+
+@pytest.mark.op("decode", where=lambda row: row.arch == "cpu" and row.kv_dtype == row.q_dtype)
+def test_a_page_stride_beyond_32_bits(variant: Row) -> None:
+    """Two pages, 2^31 elements and more apart."""
+    import mla_kernels as mla
+
+    dtype = memory.DTYPES[variant.kv_dtype]
+    pool = torch.empty(PLENTY + 10**6, dtype=dtype).as_strided((2, PAGE, 576), (PLENTY + 576, 576, 1))
+    values = random(generator(6), 2 * PAGE, 576, deviation=0.25)
+    write_rows(pool, torch.arange(2 * PAGE), encode(values, variant.kv_dtype))
+    q = random(generator(7), 2, 1, 3, 576, deviation=2.0).to(dtype)
+    lens = torch.tensor([PAGE, 30], dtype=torch.int32)
+    got = mla.decode(q, pool, None, lens, softmax_scale=SCALE)
+    want = reference.decode(q, pool, None, lens, softmax_scale=SCALE, dtype=torch.float64)
+    for_out, for_lse = tolerances(variant, DENSE, exact_scales=True, peak=0.0)
+    assert_close("out", got[0], want[0], for_out)
+    assert_close("lse", got[1], want[1], for_lse)

@@ -1,0 +1,61 @@
+"""Sparse prefill: one cache without pages, thousands of tokens, max_logits beside the log-sum-exp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from .rows import Row
+from .sparse import SparsePrefill
+
+pytestmark = pytest.mark.op("sparse_prefill")
+
+
+@pytest.mark.parametrize("num_heads", [1, 3, 9, 16, 63, 64, 126, 128])
+def test_heads(variant: Row, num_heads: int) -> None:
+    SparsePrefill(variant.name, num_heads=num_heads, seed=num_heads).check()
+
+
+@pytest.mark.parametrize("q_len", [1, 2, 4, 67, 100, 128])
+def test_query_tokens(variant: Row, q_len: int) -> None:
+    SparsePrefill(variant.name, q_len=q_len, num_heads=3, kv_len=150).check()
+
+
+@pytest.mark.parametrize("topk", [0, 1, 63, 64, 65, 513])
+def test_topk(variant: Row, topk: int) -> None:
+    SparsePrefill(variant.name, topk=topk, kv_len=600).check()
+
+
+@pytest.mark.parametrize("absent", [0.0, 0.9, 1.0])
+@pytest.mark.parametrize("lead", [0, 130])
+def test_absent(variant: Row, absent: float, lead: int) -> None:
+    SparsePrefill(variant.name, topk=256, absent=absent, lead=lead, q_deviation=20.0).check()
+
+
+@pytest.mark.parametrize("strided", [False, True])
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("options", [{}, {"counts": True}, {"sink": True, "extra_topk": 9}])
+def test_options(variant: Row, options: dict[str, Any], split: bool, strided: bool) -> None:
+    SparsePrefill(variant.name, strided=strided, split_q=split, split_kv=split, **options).check()
+
+
+def test_repeated_selection_counts_twice(variant: Row) -> None:
+    SparsePrefill(variant.name, kv_len=7, topk=40).check()
+
+
+@pytest.mark.slow
+def test_model_shape(variant: Row) -> None:
+    SparsePrefill(variant.name, q_len=12, num_heads=128, kv_len=3000, topk=2048).check()
+
+
+def test_outputs_have_the_promised_types(variant: Row) -> None:
+    import mla_kernels as mla
+
+    inputs = SparsePrefill(variant.name).tensors()
+    out, max_logits, lse = mla.sparse_prefill(**inputs, softmax_scale=1.0)
+    assert (tuple(out.shape), out.dtype) == ((5, 16, 512), inputs["q"].dtype)
+    for tensor in (max_logits, lse):
+        assert (tuple(tensor.shape), tensor.dtype) == ((5, 16), torch.float32)
+    assert (lse >= max_logits).all()

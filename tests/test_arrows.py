@@ -1,0 +1,59 @@
+"""The arrows of the design: who may import and include whom."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "package" / "mla_kernels"
+CSRC = ROOT / "package" / "csrc"
+
+
+def imports(folder: Path) -> dict[str, set[str]]:
+    """Top-level packages that each module of ``folder`` imports anywhere."""
+    found: dict[str, set[str]] = {}
+    for path in folder.rglob("*.py"):
+        names = found.setdefault(path.relative_to(ROOT).as_posix(), set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names.add((node.module or "").split(".")[0])
+    return found
+
+
+def includes(folder: Path) -> dict[str, set[str]]:
+    """What each C++ file of ``folder`` includes with quotes."""
+    return {
+        path.relative_to(ROOT).as_posix(): set(re.findall(r'#include "([^"]+)"', path.read_text()))
+        for path in folder.rglob("*")
+        if path.suffix in {".h", ".cpp", ".cu", ".cuh"}
+    }
+
+
+def test_codegen_imports_neither_package_nor_torch():
+    for path, names in imports(ROOT / "codegen").items():
+        assert not names & {"mla_kernels", "torch", "numpy"}, path
+
+
+def test_the_package_never_imports_codegen():
+    for path, names in imports(PACKAGE).items():
+        assert "codegen" not in names, path
+
+
+def test_csrc_includes_nothing_generated_but_the_abi_and_its_bindings():
+    generated = {path.name for path in (ROOT / "generated").rglob("*") if path.is_file()}
+    for path, names in includes(CSRC).items():
+        launcher = path.startswith("package/csrc/launcher/")
+        allowed = {"mla/abi.h", "mla/bindings.h"} if launcher else {"mla/abi.h"}
+        assert {name for name in names if Path(name).name in generated} <= allowed, path
+
+
+def test_payload_code_knows_neither_python_nor_torch():
+    for path, names in includes(CSRC).items():
+        text = (ROOT / path).read_text()
+        if not path.startswith("package/csrc/launcher/"):
+            assert "Python.h" not in text, path
+        assert not any(name.startswith(("torch/", "ATen/")) for name in names), path
