@@ -48,13 +48,13 @@ def check(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff, mypy --strict and clang-format."""
-    session.install(*group("lint"))
+    session.install(*group("lint"), TORCH)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "generated", "tests/payloads")
+        for folder in ("package/csrc", "tests/payloads")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]

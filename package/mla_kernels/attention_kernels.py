@@ -24,7 +24,7 @@ class DecodeKernel(Kernel):
         # What `block_table is None` must not be: True where the config says paged, False where contiguous.
         self._wrong_absence = {"paged": True, "contiguous": False}.get(str(config.get("kv_layout")))
 
-    def __call__(
+    def launch(
         self,
         q: Packed,
         kv_cache: Packed,
@@ -51,9 +51,9 @@ class DecodeKernel(Kernel):
         if plan is None:
             plan = plan_for(self, q, seq_lens, stream=stream)
         try:
-            launch = self._launches[plan.shape]
+            run = self._launches[plan.shape]
         except (KeyError, AttributeError):
-            launch = self._limited(plan)
+            run = self._limited(plan)
         if (block_table is None) is self._wrong_absence:
             raise self._wrong_layout(block_table)
         if out is None:
@@ -71,12 +71,14 @@ class DecodeKernel(Kernel):
                 softmax_scale=softmax_scale, q_scale=q_scale, kv_scale=kv_scale, out_scale=out_scale, causal=causal,
                 max_splits=plan.max_splits, batch_invariant=plan.batch_invariant,
             )  # fmt: skip
-        launch(
+        run(
             q, kv_cache, block_table, seq_lens, out, lse,
             softmax_scale, q_scale, kv_scale, out_scale, causal, plan.max_splits, plan.batch_invariant,
             plan.buffer, workspace, stream,
         )  # fmt: skip
         return out, lse
+
+    __call__ = launch
 
     def plan(
         self,
@@ -169,7 +171,7 @@ class SparseDecodeKernel(Kernel):
 
     __slots__ = ()
 
-    def __call__(
+    def launch(
         self,
         q: Packed,
         kv_cache: Packed,
@@ -214,13 +216,15 @@ class SparseDecodeKernel(Kernel):
         self._finish(arguments, like, workspace, stream, check)
         return (out, lse) if max_logits is None else (out, lse, max_logits)
 
+    __call__ = launch
+
 
 class SparsePrefillKernel(Kernel):
     """Attention of a prompt's tokens over selected rows of one unpaged KV tensor."""
 
     __slots__ = ()
 
-    def __call__(
+    def launch(
         self,
         q: Packed,
         kv: Packed,
@@ -259,6 +263,8 @@ class SparsePrefillKernel(Kernel):
         )  # fmt: skip
         self._finish(arguments, like, workspace, stream, check)
         return out, max_logits, lse
+
+    __call__ = launch
 
 
 def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, **options: Any) -> Plan:

@@ -13,7 +13,7 @@ class MergeStatesKernel(Kernel):
 
     __slots__ = ()
 
-    def __call__(
+    def launch(
         self,
         o: Tensor,
         lse: Tensor,
@@ -36,13 +36,15 @@ class MergeStatesKernel(Kernel):
         self._finish((o, lse, counts, out, out_lse), o, workspace, stream, check)
         return out, out_lse
 
+    __call__ = launch
+
 
 class StoreKvKernel(Kernel):
     """Writes new tokens into a KV cache, quantising where the cache is narrower."""
 
     __slots__ = ()
 
-    def __call__(
+    def launch(
         self,
         latent: Tensor,
         rope: Tensor,
@@ -57,13 +59,15 @@ class StoreKvKernel(Kernel):
         """Launch; parameters and errors are those of ``mla_kernels.store_kv``."""
         self._finish((latent, rope, kv_cache, slot_mapping, scale), latent, workspace, stream, check)
 
+    __call__ = launch
+
 
 class GatherKvKernel(Kernel):
     """Reads selected rows of a KV cache, dequantising where the cache is narrower."""
 
     __slots__ = ()
 
-    def __call__(
+    def launch(
         self,
         kv_cache: Packed,
         indices: Tensor,
@@ -81,13 +85,15 @@ class GatherKvKernel(Kernel):
         self._finish((kv_cache, indices, out, kv_scale), first(kv_cache), workspace, stream, check)
         return out
 
+    __call__ = launch
+
 
 class ToGlobalIndicesKernel(Kernel):
     """Translates token positions within requests to global slots of a paged cache."""
 
     __slots__ = ()
 
-    def __call__(
+    def launch(
         self,
         req_id: Tensor,
         block_table: Tensor,
@@ -105,3 +111,5 @@ class ToGlobalIndicesKernel(Kernel):
             out = empty("out", token_indices, extents("token_indices", token_indices, "num_tokens", "topk"), "int32")
         self._finish((req_id, block_table, token_indices, out, page_size), token_indices, workspace, stream, check)
         return out
+
+    __call__ = launch

@@ -47,7 +47,7 @@ def merge_states(
         torch_ops.require_defaults(out=out, workspace=workspace, stream=stream, check=check)
         return torch_ops.merge_states(o, lse, counts, out_dtype, out_lse)
     kernel = select(selection.merge_states, (o, out), out_dtype)
-    return kernel(  # type: ignore[no-any-return]
+    return kernel.launch(  # type: ignore[no-any-return]
         o, lse, counts, out=out, out_lse=out_lse, workspace=workspace, stream=stream, check=check
     )
 
@@ -82,7 +82,7 @@ def store_kv(
         torch_ops.store_kv(latent, rope, kv_cache, slot_mapping, scale)
         return
     kernel = select(selection.store_kv, (latent, kv_cache))
-    kernel(latent, rope, kv_cache, slot_mapping, scale=scale, workspace=workspace, stream=stream, check=check)
+    kernel.launch(latent, rope, kv_cache, slot_mapping, scale=scale, workspace=workspace, stream=stream, check=check)
 
 
 def gather_kv(
@@ -123,7 +123,7 @@ def gather_kv(
         torch_ops.require_defaults(out=out, workspace=workspace, stream=stream, check=check)
         return torch_ops.gather_kv(kv_cache, indices, kv_dtype, out_dtype, kv_scale)
     kernel = select(selection.gather_kv, (kv_cache, out), kv_dtype, out_dtype)
-    return kernel(kv_cache, indices, kv_scale=kv_scale, out=out, workspace=workspace, stream=stream, check=check)
+    return kernel.launch(kv_cache, indices, kv_scale=kv_scale, out=out, workspace=workspace, stream=stream, check=check)
 
 
 def to_global_indices(
@@ -161,7 +161,7 @@ def to_global_indices(
         torch_ops.require_defaults(out=out, workspace=workspace, stream=stream, check=check)
         return torch_ops.to_global_indices(req_id, block_table, token_indices, page_size)
     kernel = select(selection.to_global_indices, (token_indices,), page_size)
-    return kernel(
+    return kernel.launch(
         req_id,
         block_table,
         token_indices,

@@ -58,6 +58,8 @@ class Plan:
 class Kernel:
     """A variant bound to a config: call it on tensors. ``lookup`` makes it.
 
+    ``kernel(...)`` is ``kernel.launch(...)``; CPython calls a method faster than an object.
+
     Attributes
     ----------
     variant : Variant
@@ -65,7 +67,8 @@ class Kernel:
         What the lookup asked for; its numbers are exact limits of the kernel.
     """
 
-    __slots__ = ("_bind", "_launch", "_limits", "_native", "config", "variant")
+    __slots__ = ("_bind", "_limits", "_native", "config", "variant")
+    launch: Callable[..., Any]
     __call__: Callable[..., Any]
 
     def __init__(self, variant: Variant, config: Mapping[str, Value], bind: Bind, limits: Limits) -> None:
@@ -74,7 +77,6 @@ class Kernel:
         self._bind = bind
         self._limits = limits
         self._native = bind(limits=limits)
-        self._launch = self._native.launch
 
     def __repr__(self) -> str:
         numbers = "".join(f", {name}={value}" for name, value in self.config.items() if isinstance(value, int))
@@ -116,7 +118,7 @@ class Kernel:
                 self._native.can_run(problem)
             if workspace is None:
                 workspace = self._workspace(like, problem)
-        self._launch(*arguments, None, workspace, stream)
+        self._native.launch(*arguments, None, workspace, stream)
 
     def _workspace(self, like: Tensor, problem: Mapping[str, object]) -> Tensor:
         size = self._native.workspace_size(problem)

@@ -84,10 +84,10 @@ def decode(
             q, kv_cache, block_table, seq_lens, plan, lse, softmax_scale, causal, q_scale, kv_scale, out_scale,
             max_splits, batch_invariant,
         )  # fmt: skip
-    kernel = select(selection.decode, (q, kv_cache, out), block_table is not None)
+    kernel = selection.decode_kernel(q, kv_cache, out, block_table is not None)
     if plan is None:
         plan = plan_for(kernel, q, seq_lens, max_splits=max_splits, batch_invariant=batch_invariant, stream=stream)
-    return kernel(  # type: ignore[no-any-return]
+    return kernel.launch(  # type: ignore[no-any-return]
         q, kv_cache, block_table, seq_lens, plan=plan, softmax_scale=softmax_scale, causal=causal, q_scale=q_scale,
         kv_scale=kv_scale, out_scale=out_scale, out=out, lse=lse, workspace=workspace, stream=stream, check=check,
     )  # fmt: skip
@@ -154,7 +154,7 @@ def sparse_decode(
             return_max_logits, softmax_scale, q_scale, kv_scale, out_scale, max_splits,
         )  # fmt: skip
     kernel = select(selection.sparse_decode, (q, kv_cache, indices, out))
-    return kernel(  # type: ignore[no-any-return]
+    return kernel.launch(  # type: ignore[no-any-return]
         q, kv_cache, indices, topk_length=topk_length, attn_sink=attn_sink, extra_kv_cache=extra_kv_cache,
         extra_indices=extra_indices, extra_topk_length=extra_topk_length, softmax_scale=softmax_scale, q_scale=q_scale,
         kv_scale=kv_scale, out_scale=out_scale, max_splits=max_splits, out=out, lse=lse, max_logits=max_logits,
@@ -215,7 +215,7 @@ def sparse_prefill(
             kv_scale, out_scale,
         )  # fmt: skip
     kernel = select(selection.sparse_prefill, (q, kv, indices, out))
-    return kernel(  # type: ignore[no-any-return]
+    return kernel.launch(  # type: ignore[no-any-return]
         q, kv, indices, topk_length=topk_length, attn_sink=attn_sink, extra_kv=extra_kv, extra_indices=extra_indices,
         extra_topk_length=extra_topk_length, softmax_scale=softmax_scale, q_scale=q_scale, kv_scale=kv_scale,
         out_scale=out_scale, out=out, max_logits=max_logits, lse=lse, workspace=workspace, stream=stream, check=check,

@@ -13,6 +13,7 @@ Config = dict[str, object]
 
 _MOST_CACHED = 4096
 _cache: dict[tuple[object, ...], Kernel] = {}
+_decodes: dict[tuple[object, ...], Kernel] = {}
 
 
 def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], *options: object) -> Kernel:
@@ -43,6 +44,23 @@ def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]
             one = tensor[0] if type(tensor) is tuple else tensor
             key += one.dtype, one.shape[1:]
     return tuple(key)
+
+
+def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Kernel:
+    """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it."""
+    latent, cache = first(q), first(kv_cache)
+    try:
+        _, q_len, num_heads, _ = latent.shape
+        _, page_size, row = cache.shape
+        written = None if out is None else out.dtype
+        return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written]
+    except (KeyError, AttributeError, TypeError, ValueError):
+        kernel = find(decode(q, kv_cache, out, paged))  # says what is wrong with what has no key
+    if len(_decodes) >= _MOST_CACHED:
+        _decodes.clear()
+    return _decodes.setdefault(
+        (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written), kernel
+    )
 
 
 def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Config:

@@ -50,6 +50,7 @@ def rediscover() -> Iterator[Callable[[], discovery.Payloads]]:
         discovery.payloads.cache_clear()
         resolve._cache.clear()
         selection._cache.clear()
+        selection._decodes.clear()
         return discovery.payloads()
 
     yield forget

@@ -5,6 +5,8 @@ namespace mla::cpu {
 
 const Isa kAmxBf16 = {
     "amx_bf16", sizeof(AmxScratch) > sizeof(Fp32Scratch) ? sizeof(AmxScratch) : sizeof(Fp32Scratch),
-    attend_amx, to_fp32, from_fp32, accumulate, gather_row, nullptr};
+    attend_amx, to_fp32,
+    from_fp32,  accumulate,
+    gather_row, nullptr};
 
 }  // namespace mla::cpu

@@ -25,21 +25,21 @@ struct KvTokens {
 
 // A block of query rows against a range of tokens: softmax(scale * Q K^T) V and its logsumexp.
 struct AttendItem {
-  DType q_dtype = DType::fp32;   // fp32, fp16, bf16
-  DType kv_dtype = DType::fp32;  // any
-  int rows = 0;                  // 1..kMaxRows
+  DType q_dtype = DType::fp32;            // fp32, fp16, bf16
+  DType kv_dtype = DType::fp32;           // any
+  int rows = 0;                           // 1..kMaxRows
   const void* const* q_latent = nullptr;  // [rows] -> [512]
   const void* const* q_rope = nullptr;    // [rows] -> [64]
   KvTokens kv;
   int64_t begin = 0;  // tokens [begin, end)
   int64_t end = 0;
   const int64_t* row_limit = nullptr;  // [rows]: row r attends tokens i < row_limit[r]; null: all
-  float scale = 1;                     // of the logits, natural base; folds per-tensor scales of q and kv
-  float v_scale = 1;                   // of V
-  float* o = nullptr;                  // [rows][512], stride o_stride; 0 for a row without tokens
+  float scale = 1;     // of the logits, natural base; folds per-tensor scales of q and kv
+  float v_scale = 1;   // of V
+  float* o = nullptr;  // [rows][512], stride o_stride; 0 for a row without tokens
   int64_t o_stride = kLatent;
-  float* lse = nullptr;         // [rows], natural log; -inf for a row without tokens
-  float* max_logit = nullptr;   // [rows] or null; -inf for a row without tokens
+  float* lse = nullptr;          // [rows], natural log; -inf for a row without tokens
+  float* max_logit = nullptr;    // [rows] or null; -inf for a row without tokens
   std::byte* scratch = nullptr;  // Isa::scratch_bytes, 64-byte aligned, contents undefined
 };
 

@@ -9,8 +9,8 @@ namespace {
 // Tiles of 16 rows of 64 bytes. S^T = K Q^T puts rows in lanes for the softmax and takes K as it
 // lies; only V and P have to be rearranged.
 inline constexpr int kTile = 16;
-inline constexpr int kTileDepth = 32;                    // bf16 summed by one tile product
-inline constexpr int kTileWords = kTile * kTile;         // 32-bit
+inline constexpr int kTileDepth = 32;             // bf16 summed by one tile product
+inline constexpr int kTileWords = kTile * kTile;  // 32-bit
 inline constexpr int kQkSteps = kHeadDim / kTileDepth;
 inline constexpr int kAmxStage = 64;   // tokens staged at a time: four tiles of scores in flight
 inline constexpr int kAmxBlock = 256;  // long enough to hide the loads and stores of O
@@ -19,12 +19,12 @@ inline constexpr int kRowTiles = kMaxRows / kTile;
 inline constexpr int kColumnTiles = kLatent / kTile;
 
 struct alignas(64) AmxScratch {
-  uint32_t q[kRowTiles][kQkSteps][kTileWords];   // [pair][row]
+  uint32_t q[kRowTiles][kQkSteps][kTileWords];  // [pair][row]
   uint32_t kv[kAmxStage][kPairs];
   float scores[kAmxBlock][kScoreStride];
-  uint32_t p[kRowTiles][kPvSteps][kTileWords];      // [row][pair of tokens]
-  uint32_t v[kPvSteps][kColumnTiles][kTileWords];   // [pair of tokens][column], see pair_columns
-  float o[kRowTiles][kColumnTiles][kTileWords];     // [row][column]
+  uint32_t p[kRowTiles][kPvSteps][kTileWords];     // [row][pair of tokens]
+  uint32_t v[kPvSteps][kColumnTiles][kTileWords];  // [pair of tokens][column], see pair_columns
+  float o[kRowTiles][kColumnTiles][kTileWords];    // [row][column]
   int32_t position[kAmxBlock];
   RowState rows;
 };
@@ -239,9 +239,10 @@ inline void value_one_panel(const uint32_t (*p)[kTileWords],
 }
 
 // Pointer to the tiles of a column and the next ones, at every step.
-inline const uint32_t (*values_from(const AmxScratch& scratch, int column))[kColumnTiles][kTileWords] {
-  return reinterpret_cast<const uint32_t(*)[kColumnTiles][kTileWords]>(scratch.v[0][column]);
-}
+inline const uint32_t (*values_from(const AmxScratch& scratch, int column))
+    [kColumnTiles][kTileWords] {
+      return reinterpret_cast<const uint32_t (*)[kColumnTiles][kTileWords]>(scratch.v[0][column]);
+    }
 
 inline void value_block(int panels, int tokens, bool first, AmxScratch& scratch) {
   const int steps = (tokens + kTileDepth - 1) / kTileDepth;
@@ -249,12 +250,14 @@ inline void value_block(int panels, int tokens, bool first, AmxScratch& scratch)
     int panel = 0;
     for (; panel + 1 < panels; panel += 2) {
       for (int half = c; half < c + 4; half += 2) {
-        value_two_panels(scratch.p + panel, values_from(scratch, half), steps, first,
-                         reinterpret_cast<float(*)[kColumnTiles][kTileWords]>(scratch.o[panel][half]));
+        value_two_panels(
+            scratch.p + panel, values_from(scratch, half), steps, first,
+            reinterpret_cast<float (*)[kColumnTiles][kTileWords]>(scratch.o[panel][half]));
       }
     }
     if (panel < panels) {
-      value_one_panel(scratch.p[panel], values_from(scratch, c), steps, first, scratch.o[panel] + c);
+      value_one_panel(scratch.p[panel], values_from(scratch, c), steps, first,
+                      scratch.o[panel] + c);
     }
   }
 }
@@ -283,7 +286,7 @@ inline void attend_amx(const AttendItem& item) {
   _tile_release();
   for (int r = 0; !first && r < item.rows; ++r) {
     for (int c = 0; c < kColumnTiles; c += 2) {
-      const float(*o)[kTileWords] = scratch.o[r / kTile] + c;
+      const float (*o)[kTileWords] = scratch.o[r / kTile] + c;
       const int row = r % kTile * kTile;
       restore_columns(o[0] + row, o[1] + row, item.o + r * item.o_stride + c * kTile);
     }

@@ -20,15 +20,15 @@ struct Bf16Dot {
   }
 };
 
-inline constexpr int kBf16Block = 112;  // a whole number of both token tiles
+inline constexpr int kBf16Block = 112;                 // a whole number of both token tiles
 inline constexpr int kBf16ValueStride = kLatent + 16;  // spreads a column over the cache's sets
 
 struct alignas(64) Bf16DotScratch {
-  uint32_t q[kMaxRows * kPairs];                    // [panel][pair][16]
-  uint32_t kv[kBf16Block][kPairs];                  // tokens of a block
-  uint32_t v[kBf16Block / 2][kBf16ValueStride];     // pairs of tokens, see pair_columns
+  uint32_t q[kMaxRows * kPairs];                 // [panel][pair][16]
+  uint32_t kv[kBf16Block][kPairs];               // tokens of a block
+  uint32_t v[kBf16Block / 2][kBf16ValueStride];  // pairs of tokens, see pair_columns
   float scores[kBf16Block][kScoreStride];
-  uint32_t p[kBf16Block / 2][kScoreStride];         // pairs of tokens
+  uint32_t p[kBf16Block / 2][kScoreStride];  // pairs of tokens
   int32_t position[kBf16Block];
   RowState rows;
 };

@@ -12,8 +12,8 @@ namespace {
 inline constexpr int kFp32Block = 60 / kManyTokens * kManyTokens;
 
 struct alignas(64) Fp32Scratch {
-  float q[kMaxRows * kHeadDim];        // [panel][576][kLanes]
-  float kv[kFp32Block][kHeadDim];      // tokens of a block
+  float q[kMaxRows * kHeadDim];    // [panel][576][kLanes]
+  float kv[kFp32Block][kHeadDim];  // tokens of a block
   float scores[kFp32Block][kScoreStride];
   int32_t position[kFp32Block];
   RowState rows;
@@ -66,8 +66,7 @@ inline void attend_fp32(const AttendItem& item) {
                                                  tokens, scratch.scores[0], ahead);
     softmax(scratch.scores[0], scratch.position, tokens, padded_rows, item.scale, state);
     value_block<Fp32Dot, kScoreStride, kHeadDim>(scratch.scores[0], item.rows, scratch.kv[0],
-                                                 tokens, correction, item.o, item.o_stride,
-                                                 ahead);
+                                                 tokens, correction, item.o, item.o_stride, ahead);
     correction = state.correction;
   }
   finish_rows(item, state);

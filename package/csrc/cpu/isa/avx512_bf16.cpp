@@ -6,6 +6,11 @@ namespace mla::cpu {
 const Isa kAvx512Bf16 = {
     "avx512_bf16",
     sizeof(Bf16DotScratch) > sizeof(Fp32Scratch) ? sizeof(Bf16DotScratch) : sizeof(Fp32Scratch),
-    attend_bf16_dot, to_fp32, from_fp32, accumulate, gather_row, nullptr};
+    attend_bf16_dot,
+    to_fp32,
+    from_fp32,
+    accumulate,
+    gather_row,
+    nullptr};
 
 }  // namespace mla::cpu

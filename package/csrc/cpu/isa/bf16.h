@@ -48,9 +48,8 @@ inline void pack_q_pairs(const AttendItem& item, int rows, uint32_t* q) {
 
 // Words of 16-bit halves (low, high) in order: 0 16 1 17 ...
 MLA_ALWAYS_INLINE Words interleave_halves(__m512i low_then_high) {
-  const __m512i order =
-      _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                       21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   return (Words)_mm512_permutexvar_epi16(order, low_then_high);
 }
 
@@ -60,11 +59,11 @@ MLA_ALWAYS_INLINE Words round_to_bf16(Vec low, Vec high) {
 
 // 32 codes, exactly. Subnormal codes, below 8, come from a table: 0, 2^-9, 2^-8, 3 * 2^-9, ...
 MLA_ALWAYS_INLINE Words e4m3_to_bf16(const std::byte* codes) {
-  const __m512i subnormals = _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0x3c603c403c203c00,
-                                              0x3bc03b803b000000);
+  const __m512i subnormals =
+      _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0x3c603c403c203c00, 0x3bc03b803b000000);
   const __m512i code = _mm512_cvtepu8_epi16(load_as<__m256i_u>(codes, 0));
   const __m512i magnitude = _mm512_and_si512(code, _mm512_set1_epi16(0x7f));
-  const __m512i sign = _mm512_slli_epi16(_mm512_andnot_si512(magnitude, code), 8);
+  const __m512i sign = _mm512_slli_epi16(_mm512_and_si512(code, _mm512_set1_epi16(0x80)), 8);
   const __m512i normal =
       _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), _mm512_set1_epi16(120 << 7));
   const __mmask32 small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8));
@@ -113,7 +112,8 @@ MLA_ALWAYS_INLINE Words zip_low(Words a, Words b) {
 }
 
 MLA_ALWAYS_INLINE Words zip_high(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                 31);
 }
 
 MLA_ALWAYS_INLINE void restore_columns(const float* even_columns, const float* odd_columns,

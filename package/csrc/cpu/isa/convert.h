@@ -17,7 +17,8 @@ MLA_ALWAYS_INLINE void store_as(void* to, int64_t i, T value) {
   __builtin_memcpy(static_cast<std::byte*>(to) + i * sizeof(T), &value, sizeof value);
 }
 
-MLA_ALWAYS_INLINE void to_fp32_inline(DType from, const void* src, float* __restrict dst, int64_t n) {
+MLA_ALWAYS_INLINE void to_fp32_inline(DType from, const void* src, float* __restrict dst,
+                                      int64_t n) {
   switch (from) {
     case DType::fp32:
       __builtin_memcpy(dst, src, n * sizeof(float));

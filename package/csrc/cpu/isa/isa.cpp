@@ -42,7 +42,8 @@ bool amx_enabled() {
 }
 
 bool avx2_works() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && bit(cpuid(1, 0).ecx, 29);
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         bit(cpuid(1, 0).ecx, 29);
 }
 
 bool avx512_works() {

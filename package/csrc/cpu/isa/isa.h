@@ -13,8 +13,8 @@ struct Isa {
   const char* name;      // baseline avx2 avx512 avx512_bf16 amx_bf16
   size_t scratch_bytes;  // a thread
   void (*attend)(const AttendItem& item);
-  void (*to_fp32)(DType from, const void* src, float* dst, int64_t n);    // not fp8_ds_mla
-  void (*from_fp32)(DType to, const float* src, void* dst, int64_t n);    // not fp8_ds_mla
+  void (*to_fp32)(DType from, const void* src, float* dst, int64_t n);       // not fp8_ds_mla
+  void (*from_fp32)(DType to, const float* src, void* dst, int64_t n);       // not fp8_ds_mla
   void (*accumulate)(float* o, const float* part, float weight, int64_t n);  // o += weight * part
   // Dequantises one cache row to [576]; rope is unused by fp8_ds_mla.
   void (*gather_row)(DType kv, const void* latent, const void* rope, float kv_scale, float* row);

@@ -50,9 +50,7 @@ MLA_ALWAYS_INLINE Vec broadcast(float value) { return value - Vec{}; }
 
 MLA_ALWAYS_INLINE IntVec broadcast(int32_t value) { return value - IntVec{}; }
 
-MLA_ALWAYS_INLINE Vec select(IntVec condition, Vec yes, Vec no) {
-  return condition ? yes : no;
-}
+MLA_ALWAYS_INLINE Vec select(IntVec condition, Vec yes, Vec no) { return condition ? yes : no; }
 
 // Drops NaN in value.
 MLA_ALWAYS_INLINE Vec maximum(Vec kept, Vec value) { return select(value > kept, value, kept); }

@@ -28,7 +28,7 @@ struct Ahead {
 };
 inline constexpr int kAheadWords = 8;
 
-inline constexpr int kManyPanels = 2;                        // of kLanes rows
+inline constexpr int kManyPanels = 2;                           // of kLanes rows
 inline constexpr int kFewTokens = kAccumulators / kManyPanels;  // beside many panels
 inline constexpr int kManyTokens = kAccumulators;               // beside one panel
 
@@ -40,7 +40,8 @@ MLA_ALWAYS_INLINE void score_tile(const typename Dot::Word* q, const typename Do
   constexpr int kWords = kHeadDim / Dot::kPerWord;
   Vec sum[kTokens][kPanels] = {};
   for (int d = 0; d < kWords; ++d) {
-    if (d % kAheadWords == 0) ahead.prefetch.lines(ahead.lines);
+    // With more panels the values' calls suffice, and here they would cost several percent.
+    if (kPanels == 1 && d % kAheadWords == 0) ahead.prefetch.lines(ahead.lines);
     Vec a[kPanels];
 #pragma GCC unroll 4
     for (int p = 0; p < kPanels; ++p) a[p] = Dot::load_words(q + (p * kWords + d) * kLanes);
@@ -85,7 +86,8 @@ inline constexpr int kValueColumns = kValueVectors * kLanes;
 template <class Dot, int kRows>
 MLA_ALWAYS_INLINE void value_tile(const typename Dot::Word* p, int p_stride,
                                   const typename Dot::Word* v, int v_stride, int words,
-                                  const float* correction, float* o, int64_t o_stride, Ahead ahead) {
+                                  const float* correction, float* o, int64_t o_stride,
+                                  Ahead ahead) {
   Vec sum[kRows][kValueVectors] = {};
   if (correction != nullptr) {
 #pragma GCC unroll 8
@@ -118,11 +120,13 @@ MLA_ALWAYS_INLINE void value_tile(const typename Dot::Word* p, int p_stride,
 template <class Dot, int kRows>
 MLA_ALWAYS_INLINE void value_rows(int rows, const typename Dot::Word* p, int p_stride,
                                   const typename Dot::Word* v, int v_stride, int words,
-                                  const float* correction, float* o, int64_t o_stride, Ahead ahead) {
+                                  const float* correction, float* o, int64_t o_stride,
+                                  Ahead ahead) {
   if (rows == kRows) {
     value_tile<Dot, kRows>(p, p_stride, v, v_stride, words, correction, o, o_stride, ahead);
   } else if constexpr (kRows > 1) {
-    value_rows<Dot, kRows - 1>(rows, p, p_stride, v, v_stride, words, correction, o, o_stride, ahead);
+    value_rows<Dot, kRows - 1>(rows, p, p_stride, v, v_stride, words, correction, o, o_stride,
+                               ahead);
   }
 }
 

@@ -1,0 +1,116 @@
+"""Measures everything that docs/benchmarks.md reports and writes that page, with the machine and the commit."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(ROOT))
+
+Rows = list[dict[str, Any]]
+
+
+def main() -> None:
+    """Run the benchmarks on the installed package; `--page NAME` writes docs/benchmarks/NAME.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--page", required=True, help="the machine, as a file name")
+    parser.add_argument("--threads", default="2")
+    options = parser.parse_args()
+    folder = DOCS / "benchmarks"
+    folder.mkdir(parents=True, exist_ok=True)
+    decode = f"--op=decode --arch=cpu --threads={options.threads} --heads=16,128".split()
+    plot = folder / f"{options.page}_decode.png"
+    sections = [
+        f"# Benchmarks: {options.page}",
+        facts(options.threads),
+        "## Decode on the CPU",
+        "b = 8, s_k = 4096, one new token, pages of 64 in random order, fresh random data; ours and torch in turns in one "
+        "process, medians. The ceiling is the larger of bytes over the read rate and FLOP over the GEMM rate of that "
+        "element type in torch, both measured in the same run. `x torch` is torch's fastest formulation over ours.",
+        markdown(package(*decode, f"--plot={plot}")),
+        f"![time, fraction of the ceiling and ratio to torch]({plot.name})",
+        "KV in the fp8 layouts; torch reads a cache that was dequantised beforehand.",
+        markdown(package(*decode, "--dtypes=bf16:e4m3,bf16:fp8_ds_mla")),
+        "## Overheads",
+        markdown(package("--op=overhead", f"--noop={noop()}")),
+        "## The generator",
+        "Expand, validate and render a synthetic matrix (`python -m codegen bench`).",
+        markdown(generator()),
+    ]
+    (folder / f"{options.page}.md").write_text("\n\n".join(sections) + "\n")
+
+
+def package(*arguments: str) -> Rows:
+    """The rows of one ``python -m mla_kernels bench``."""
+    rows: Rows = json.loads(run("-m", "mla_kernels", "bench", "--json", *arguments))
+    return rows
+
+
+def generator() -> Rows:
+    """The rows of ``python -m codegen bench``."""
+    return list(csv.DictReader(run("-m", "codegen", "bench").splitlines()))
+
+
+def run(*arguments: str) -> str:
+    """What a Python command prints, from the repository's root."""
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, text=True, capture_output=True).stdout
+
+
+def noop() -> Path:
+    """A payload whose decode computes nothing."""
+    from tests.payloads.build import build
+
+    return build(Path(tempfile.mkdtemp()))
+
+
+def facts(threads: str) -> str:
+    """The machine and the commit, as a table."""
+    import torch
+
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    rows = {
+        "commit": commit or "unknown",
+        "processor": f"{processor()}, {threads} of {len(os.sched_getaffinity(0))} cores",
+        "Python, torch": f"{platform.python_version()}, {torch.__version__}",
+        "command": "`nox -s bench`",
+    }
+    return markdown([{"fact": name, "value": value} for name, value in rows.items()])
+
+
+def processor() -> str:
+    """The processor's name and the instruction sets that matter here."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
+    fields = {name.strip(): value.strip() for name, value in lines.items()}
+    sets = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in fields.get("flags", "").split()]
+    return f"{fields.get('model name', platform.machine())} ({', '.join(sets)})"
+
+
+def markdown(rows: Rows) -> str:
+    """Rows as a table under the keys of the first."""
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *([cell(value) for value in row.values()] for row in rows)]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def cell(value: object) -> str:
+    """Floats with three significant digits."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return str(value)
+
+
+if __name__ == "__main__":
+    main()
