@@ -17,6 +17,13 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))
 
+ABOUT = (
+    "b = 8, s_k = 4096, one new token, pages of 64 in random order, fresh random data; ours and torch in turns in one "
+    "process, medians. The ceiling is the larger of bytes over the read rate and FLOP over the GEMM rate of that "
+    "element type in torch, both measured in the same run. `x torch` is the time of torch's fastest formulation "
+    "(`torch by`) over ours."
+)
+
 Rows = list[dict[str, Any]]
 
 
@@ -25,6 +32,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", required=True, help="the machine, as a file name")
     parser.add_argument("--threads", default="2")
+    parser.add_argument("--commit", default=None, help="by default what git says")
+    parser.add_argument("--no-plot", action="store_true")
     options = parser.parse_args()
     folder = DOCS / "benchmarks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -32,13 +41,11 @@ def main() -> None:
     plot = folder / f"{options.page}_decode.png"
     sections = [
         f"# Benchmarks: {options.page}",
-        facts(options.threads),
+        facts(options.threads, options.commit or git_commit()),
         "## Decode on the CPU",
-        "b = 8, s_k = 4096, one new token, pages of 64 in random order, fresh random data; ours and torch in turns in one "
-        "process, medians. The ceiling is the larger of bytes over the read rate and FLOP over the GEMM rate of that "
-        "element type in torch, both measured in the same run. `x torch` is torch's fastest formulation over ours.",
-        markdown(package(*decode, f"--plot={plot}")),
-        f"![time, fraction of the ceiling and ratio to torch]({plot.name})",
+        ABOUT,
+        markdown(package(*decode, *([] if options.no_plot else [f"--plot={plot}"]))),
+        *([] if options.no_plot else [f"![time, fraction of the ceiling and ratio to torch]({plot.name})"]),
         "KV in the fp8 layouts; torch reads a cache that was dequantised beforehand.",
         markdown(package(*decode, "--dtypes=bf16:e4m3,bf16:fp8_ds_mla")),
         "## Overheads",
@@ -73,15 +80,18 @@ def noop() -> Path:
     return build(Path(tempfile.mkdtemp()))
 
 
-def facts(threads: str) -> str:
+def git_commit() -> str:
+    """The commit of the working tree, marked where it differs."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def facts(threads: str, commit: str) -> str:
     """The machine and the commit, as a table."""
     import torch
 
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
     rows = {
-        "commit": commit or "unknown",
+        "commit": commit,
         "processor": f"{processor()}, {threads} of {len(os.sched_getaffinity(0))} cores",
         "Python, torch": f"{platform.python_version()}, {torch.__version__}",
         "command": "`nox -s bench`",

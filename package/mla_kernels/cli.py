@@ -156,7 +156,7 @@ def _bench(options: argparse.Namespace) -> int:
         report.plot(rows, options.plot)
     if options.json:
         return _print_json(rows)
-    _print_table(f"bench --op {options.op}", [report.formatted(row) for row in rows])
+    _print_table(f"bench --op {options.op}", rows)
     return 0
 
 

@@ -124,15 +124,20 @@ def lookup(
 
 def find(config: Mapping[str, object]) -> Kernel:
     """Find the kernel that serves a config, without the cache; the errors are those of ``lookup``."""
-    wanted = completed(config)
-    op = str(wanted.pop("op"))
-    variant = payloads().indices[op].best(wanted)
+    op, wanted, variant = search(config)
     if variant is None:
         raise VariantNotFoundError(str(explained(op, wanted)))
     payload = payloads().found[variant.payload]
     dtypes = {trait: value for trait, value in variant.baked.items() if trait.endswith("_dtype")}
     bind = partial(payload.library.kernel, variant.name, dtypes, device=payload.registry.device)
     return KERNELS[op](variant, wanted, bind, limits(variant, wanted))
+
+
+def search(config: Mapping[str, object]) -> tuple[str, dict[str, Value], Variant | None]:
+    """The op, the completed config, and the variant of highest priority that serves it."""
+    wanted = completed(config)
+    op = str(wanted.pop("op"))
+    return op, wanted, payloads().indices[op].best(wanted)
 
 
 def variants(**filters: object) -> tuple[Variant, ...]:

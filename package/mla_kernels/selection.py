@@ -58,9 +58,7 @@ def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) 
         kernel = find(decode(q, kv_cache, out, paged))  # says what is wrong with what has no key
     if len(_decodes) >= _MOST_CACHED:
         _decodes.clear()
-    return _decodes.setdefault(
-        (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written), kernel
-    )
+    return _decodes.setdefault((latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written), kernel)
 
 
 def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Config:

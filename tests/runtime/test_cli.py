@@ -129,6 +129,6 @@ def test_bench_overhead(run, tmp_path):
     told = {row["what"]: row for row in json.loads(out)}
     assert status == 0
     assert told["import mla_kernels"]["to reach"] == "60 ms"
-    assert told["lookup, cold, 10,000 variants"]["us"] > 0
-    assert len(told) == 13
+    assert len(told) == 15
+    assert all(row["us"] > 0 for what, row in told.items() if "over" not in what and "allocating" not in what)
     mla.lookup(op="decode", q_dtype="bf16")

@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import mla_kernels
-from mla_kernels import _launcher, selection
+from mla_kernels import _launcher, resolve, selection
 from mla_kernels.attention_kernels import DecodeKernel
 from mla_kernels.bench.report import MissingPackageError, Progress, Row
 from mla_kernels.bench.timing import overheads
+from mla_kernels.discovery import Payloads
 from mla_kernels.index import Index
 from mla_kernels.kernel import Kernel, Plan, limits
 from mla_kernels.registry import Domain, Registry, Variant
+from mla_kernels.resolve import find
 
 try:
     import torch
@@ -28,7 +31,8 @@ except ImportError as error:
 NOOP = "cpu_decode_qbf16_kvbf16_obf16_direct_noop"
 DTYPES = {"q_dtype": "bf16", "kv_dtype": "bf16", "out_dtype": "bf16"}
 SCALE = 192**-0.5
-_IMPORT = "import time; start = time.perf_counter(); import mla_kernels; print(time.perf_counter() - start)"
+_TIMED = "import time; start = time.perf_counter(); import mla_kernels; {}; print(time.perf_counter() - start)"
+_FIRST_LOOKUP = "mla_kernels.lookup(op='decode', q_dtype='bf16')"
 
 
 def measure(noop: str | None, progress: Progress[Callable[[], list[Row]]]) -> list[Row]:
@@ -40,10 +44,17 @@ def measure(noop: str | None, progress: Progress[Callable[[], list[Row]]]) -> li
 
 
 def import_time(processes: int = 11) -> list[Row]:
-    """Median over fresh processes."""
-    command = [sys.executable, "-c", _IMPORT]
-    seconds = [float(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(processes)]
-    return [_row("import mla_kernels", statistics.median(seconds), "60 ms")]
+    """Import, and import with a first lookup, which loads the rest and finds the payloads; in fresh processes."""
+
+    def fresh(statement: str) -> float:
+        command = [sys.executable, "-c", _TIMED.format(statement)]
+        seconds = [float(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(processes)]
+        return statistics.median(seconds)
+
+    return [
+        _row("import mla_kernels", fresh("pass"), "60 ms"),
+        _row("import mla_kernels and a first lookup", fresh(_FIRST_LOOKUP), None),
+    ]
 
 
 def lookups(rows: int = 10_000, repeats: int = 201) -> list[Row]:
@@ -55,18 +66,23 @@ def lookups(rows: int = 10_000, repeats: int = 201) -> list[Row]:
             )
         }
     )["cached"]
-    index = Index(synthetic(rows).variants)
-    seconds = []
-    for repeat in range(repeats):
-        config = _synthetic_config(repeat * 7919 % rows)
-        start = time.perf_counter()
-        found = index.best(config)
-        seconds.append(time.perf_counter() - start)
-        assert found is not None
+    indices = {op: Index(()) for op in _launcher.OPS} | {"decode": Index(synthetic(rows).variants)}
+    configs = [_synthetic_config(repeat * 7919 % rows) for repeat in range(repeats)]
+    with patch.object(resolve, "payloads", lambda: Payloads({}, (), indices)):
+        searching = [_once(lambda config=config: resolve.search(config)) for config in configs]  # type: ignore[misc]
+    heads = range(1, repeats + 1)
+    whole = [_once(lambda n=n: find({"op": "decode", "q_dtype": "bf16", "num_heads": n})) for n in heads]  # type: ignore[misc]
     return [
         _row("lookup, cached", cached, "1 us"),
-        _row(f"lookup, cold, {rows:,} variants", statistics.median(seconds), "1 ms"),
+        _row(f"lookup, cold, {rows:,} variants: check the config, search", statistics.median(searching), "1 ms"),
+        _row("lookup, cold, installed variants: the same and bind the kernel", statistics.median(whole), "1 ms"),
     ]
+
+
+def _once(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def synthetic(rows: int) -> Registry:
@@ -104,7 +120,7 @@ def _synthetic_traits(row: int) -> tuple[str, int, str]:
 def _synthetic_config(row: int) -> dict[str, Any]:
     schedule, page_size, dtype = _synthetic_traits(row)
     numbers = {"page_size": page_size, "num_heads": 128, "q_len": 1}
-    return {"arch": "synthetic", "q_dtype": dtype, "kv_dtype": dtype, "schedule": schedule, **numbers}
+    return {"op": "decode", "arch": "synthetic", "q_dtype": dtype, "kv_dtype": dtype, "schedule": schedule, **numbers}
 
 
 class _Step:
@@ -192,14 +208,14 @@ def _noop_kernel(path: str, accepts: Mapping[str, Domain]) -> DecodeKernel:
 @contextmanager
 def _selected(kernel: Kernel, step: _Step) -> Iterator[None]:
     """Let ``mla.decode`` find ``kernel`` for the tensors of ``step``."""
-    cached = dict(selection._decodes)
-    selection.decode_kernel(step.q, step.kv_cache, step.out, True)
-    (key,) = selection._decodes.keys() - cached.keys()
+    selection._decodes.clear()
+    selection.decode_kernel(step.q, step.kv_cache, step.out, paged=True)
+    (key,) = selection._decodes
     selection._decodes[key] = kernel
     try:
         yield
     finally:
-        del selection._decodes[key]
+        selection._decodes.clear()
 
 
 def _floor(

@@ -23,7 +23,7 @@ class MissingPackageError(MlaError, ImportError):
 
 
 def table(title: str, rows: Sequence[Row]) -> None:
-    """Print rows under the keys of the first.
+    """Print rows under the keys of the first; floats with three significant digits, absent values as a dash.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def table(title: str, rows: Sequence[Row]) -> None:
     for name, value in rows[0].items() if rows else ():
         drawn.add_column(name, justify="right" if isinstance(value, (int, float)) else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*map(str, row.values()))
+        drawn.add_row(*map(_text, row.values()))
     console.print(drawn)
 
 
@@ -58,17 +58,10 @@ def progress(quiet: bool) -> Progress[Any]:
     return (lambda items, _: items) if quiet or not sys.stderr.isatty() else shown
 
 
-def formatted(row: Row) -> Row:
-    """Floats with three significant digits, as text; absent values as a dash."""
-    return {name: _text(value) for name, value in row.items()}
-
-
-def _text(value: object) -> object:
-    if value is None:
-        return "-"
+def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
-    return value
+    return "-" if value is None else str(value)
 
 
 def plot(rows: Sequence[Row], path: str) -> None:
@@ -83,14 +76,16 @@ def plot(rows: Sequence[Row], path: str) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPackageError("matplotlib", "bench") from error
-    labels = [" ".join(str(value) for value in row.values() if not isinstance(value, float)) for row in rows]
+    first = list(rows[0]).index("us")  # what stands before the time says what was measured
+    labels = ["  ".join(map(str, list(row.values())[:first])) for row in rows]
     names = [name for name in ("us", "of ceiling", "x torch") if name in rows[0]]
     figure = Figure(figsize=(4 * len(names) + 3, 0.5 * len(rows) + 1.5), layout="constrained")
     for at, name in enumerate(names):
         axes = figure.add_subplot(1, len(names), at + 1)
         bars = axes.barh(labels, [float(row[name] or 0) for row in rows])
-        axes.bar_label(bars, fmt="%.3g", padding=3)
-        axes.margins(x=0.2)
+        axes.bar_label(bars, fmt=_text, padding=3)
+        axes.set_xscale("log" if name == "us" else "linear")
+        axes.margins(x=0.3)
         axes.invert_yaxis()
         axes.set_title(name)
         if at:
