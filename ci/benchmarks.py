@@ -19,9 +19,9 @@ sys.path.insert(0, str(ROOT))
 
 ABOUT = (
     "b = 8, s_k = 4096, one new token, pages of 64 in random order, fresh random data; ours and torch in turns in one "
-    "process, medians. The ceiling is the larger of bytes over the read rate and FLOP over the GEMM rate of that "
-    "element type in torch, both measured in the same run. `x torch` is the time of torch's fastest formulation "
-    "(`torch by`) over ours."
+    "process, medians. The ceiling is the larger of bytes over the read rate and FLOP over the GEMM rate (the faster "
+    "of the element type and fp32 in torch), measured in the same run. `x torch` is the time of torch's fastest "
+    "formulation (`torch by`) over ours."
 )
 
 Rows = list[dict[str, Any]]

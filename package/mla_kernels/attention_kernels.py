@@ -16,11 +16,13 @@ _MOST_SHAPES = 256
 class DecodeKernel(Kernel):
     """Attention of new tokens over a dense KV cache, contiguous or paged."""
 
-    __slots__ = ("_launches", "_wrong_absence")
+    __slots__ = ("_last", "_launches", "_wrong_absence")
 
     def __init__(self, variant: Variant, config: Mapping[str, Value], bind: Bind, limits: Limits) -> None:
         super().__init__(variant, config, bind, limits)
         self._launches: dict[tuple[str, int, int, int], Any] = {}
+        # The shape and launch of the plan used last: layers share a plan, and identity is quicker than a hash.
+        self._last: tuple[object, Any] = (object(), None)
         # What `block_table is None` must not be: True where the config says paged, False where contiguous.
         self._wrong_absence = {"paged": True, "contiguous": False}.get(str(config.get("kv_layout")))
 
@@ -50,10 +52,9 @@ class DecodeKernel(Kernel):
         """
         if plan is None:
             plan = plan_for(self, q, seq_lens, stream=stream)
-        try:
-            run = self._launches[plan.shape]
-        except (KeyError, AttributeError):
-            run = self._limited(plan)
+        shape, run = self._last
+        if getattr(plan, "shape", None) is not shape:
+            run = self._launch_of(plan)
         if (block_table is None) is self._wrong_absence:
             raise self._wrong_layout(block_table)
         if out is None:
@@ -137,9 +138,15 @@ class DecodeKernel(Kernel):
         self._native.plan(_problem(out, seq_lens), out.buffer, stream)
         return out
 
-    def _limited(self, plan: object) -> Any:
-        """The launch that takes only what ``plan`` was made for: its shape becomes exact limits."""
+    def _launch_of(self, plan: object) -> Any:
+        """The launch that takes only what ``plan`` was made for; it is remembered."""
         plan = self._require_own(plan)
+        run = self._launches.get(plan.shape) or self._limited(plan)
+        self._last = (plan.shape, run)
+        return run
+
+    def _limited(self, plan: Plan) -> Any:
+        """A launch for the shape of ``plan``, whose numbers become exact limits."""
         exact = {"batch": plan.batch, "q_len": plan.q_len, "num_heads": plan.num_heads}
         for name, extent in exact.items():
             fixed = self.config.get(name, extent)

@@ -12,7 +12,7 @@ from torch import Tensor
 class Tolerance:
     """An element passes within either bound; the whole tensor must also point the same way.
 
-    ``cosine`` bounds 1 - 2 <x, y> / (<x, x> + <y, y>), which near equality is |x - y|^2 / (2 |y|^2).
+    ``cosine`` bounds 1 - 2 <x, y> / (<x, x> + <y, y>), which is |x - y|^2 / (|x|^2 + |y|^2).
     """
 
     absolute: float
@@ -52,7 +52,7 @@ def assert_close(name: str, got: Tensor, want: Tensor, tolerance: Tolerance, rep
     if excess.numel() and excess.max() > 1:
         bad = int((excess > 1).sum())
         raise AssertionError(f"{_worst(name, got, want, excess)}{bad} of {excess.numel()} elements\n{reproduce}")
-    norm = float(want.square().sum())
+    norm = float(got.square().sum() + want.square().sum())
     if tolerance.cosine is not None and distance > tolerance.cosine * norm:
         why = f"1 - cosine is {distance / norm:.3g}, allowed {tolerance.cosine:.3g}"
         raise AssertionError(f"{_worst(name, got, want, excess)}{why}\n{reproduce}")

@@ -142,7 +142,7 @@ class Decode:
     causal: bool = True
     max_splits: int | None = None
     batch_invariant: bool = False
-    q_deviation: float = 2.0
+    q_deviation: float = 5.0
     softmax_scale: float = SCALE
     out_scale: float = 1.0
     exact_scales: bool = True
@@ -204,7 +204,7 @@ class Decode:
         source, device, variant = generator(self.seed), self.row.device, self.row
         shape = (len(self.lengths), self.q_len, self.num_heads, 576)
         q = random(source, *shape, deviation=self.q_deviation).to(memory.DTYPES[variant.q_dtype])
-        values = random(source, sum(self.lengths), 576, deviation=0.25)
+        values = random(source, sum(self.lengths), 576, deviation=0.1)
         stored = encode(values, variant.kv_dtype, self.kv_scale, exact_scales=self.exact_scales)
         slots = torch.cat(self.slots) if self.lengths else torch.zeros(0)
         size = self.page_size if self.paged else self.capacity

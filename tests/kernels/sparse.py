@@ -69,7 +69,7 @@ class Sparse:
     counts: bool = False
     sink: bool = False
     extra_topk: int = 0
-    q_deviation: float = 2.0
+    q_deviation: float = 5.0
     out_scale: float = 1.0
     exact_scales: bool = True
     strided: bool = False
@@ -120,7 +120,7 @@ class Sparse:
     def pool(self, source: torch.Generator, indices: Tensor, num_pages: int, page_size: int) -> Packed:
         """A poisoned pool with random rows at the slots that ``indices`` select."""
         slots, scale = selected(indices), self.scalars()["kv_scale"]
-        values = random(source, len(slots), 576, deviation=0.25)
+        values = random(source, len(slots), 576, deviation=0.1)
         return poisoned_pool(
             encode(values, self.row.kv_dtype, scale, exact_scales=self.exact_scales),
             slots,

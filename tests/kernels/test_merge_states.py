@@ -138,7 +138,7 @@ def test_strided_states(variant: Row) -> None:
 
 def test_merge_undoes_a_split_of_attention(variant: Row) -> None:
     source = generator(11)
-    logits, values = random(source, 6, 4, 96, deviation=4.0), random(source, 96, 512, deviation=0.25)
+    logits, values = random(source, 6, 4, 96, deviation=4.0), random(source, 96, 512, deviation=0.1)
     bounds = (0, 1, 40, 64, 96)
     parts = [slice(a, b) for a, b in itertools.pairwise(bounds)]
     o = torch.stack([logits[..., part].softmax(-1) @ values[part] for part in parts])

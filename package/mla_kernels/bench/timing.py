@@ -12,12 +12,14 @@ _LOOP = "a loop around nothing"
 
 
 def alternate(calls: Mapping[str, Call], repeats: int) -> dict[str, float]:
-    """Median seconds of each call, taken in turns, so that a slow moment of the machine meets them all."""
-    for call in calls.values():
-        call()
+    """Median seconds of each call, taken in turns, so that a slow moment of the machine meets them all.
+
+    The first call of a turn is not timed: another library's threads may still spin after theirs.
+    """
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
+            call()
             start = time.perf_counter()
             call()
             taken[name].append(time.perf_counter() - start)
