@@ -64,7 +64,10 @@ class DecodeKernel(Kernel):
         elif lse is False:
             lse = None
         if workspace is None:
-            problem = {"q": q, "kv_cache": kv_cache, "block_table": block_table, "max_splits": plan.max_splits}
+            problem = {
+                "q": q, "kv_cache": kv_cache, "block_table": block_table, "max_splits": plan.max_splits,
+                "batch_invariant": plan.batch_invariant,
+            }  # fmt: skip
             workspace = self._workspace(first(q), problem)
         if check:
             self.can_run(

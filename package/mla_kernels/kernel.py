@@ -97,7 +97,7 @@ class Kernel:
         Returns
         -------
         int
-            It depends on shapes and ``max_splits`` only, never on lengths.
+            It depends on shapes, ``max_splits`` and ``batch_invariant`` only, never on lengths.
         """
         return self._native.workspace_size(problem)
 

@@ -19,8 +19,8 @@ struct States {
   int64_t count;
 };
 
-// The LSE of several states, and what weighs each: exp(LSE_i - shift) / sum, exact where LSE itself is
-// rounded far from 0.
+// The LSE of several states, and what weighs each: exp(LSE_i - shift) / sum, exact even where LSE
+// itself is large and so coarsely rounded.
 struct MergedLse {
   float value;
   float shift;

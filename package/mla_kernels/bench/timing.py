@@ -9,16 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 Call = Callable[[], object]
 _LOOP = "a loop around nothing"
+_REST = 0.03
 
 
 def alternate(calls: Mapping[str, Call], repeats: int) -> dict[str, float]:
     """Median seconds of each call, taken in turns, so that a slow moment of the machine meets them all.
 
-    The first call of a turn is not timed: another library's threads may still spin after theirs.
+    Before each turn the process rests, because torch's threads spin for some 15 ms after their work and would take
+    the cores of whoever comes next; then one call is not timed.
     """
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
+            time.sleep(_REST)
             call()
             start = time.perf_counter()
             call()

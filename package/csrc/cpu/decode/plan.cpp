@@ -10,9 +10,9 @@ namespace mla::cpu::decode {
 namespace {
 
 constexpr int32_t kTag = 0x616c6d31;
-constexpr int64_t kFewItems = 32;     // fewer than these leave threads idle
-constexpr int64_t kTargetItems = 64;  // then
-constexpr int64_t kLeastChunk = 256;  // a shorter one is not worth its partial results
+// Fewer items leave threads idle; more cost partial results, and packing Q for each.
+constexpr int64_t kTargetItems = 32;
+constexpr int64_t kLeastChunk = 512;  // a shorter one is not worth its partial results
 constexpr int64_t kInvariantChunk = 1024;
 constexpr int64_t kInvariantSplits = 8;
 constexpr int64_t kMostSplits = 64;     // of a request
@@ -27,12 +27,10 @@ int64_t most_splits(const PlanShape& shape) {
 
 // Splits over all requests to aim at. Many items need splits only where lengths are very uneven.
 int64_t target_splits(const PlanShape& shape) {
-  const int64_t items = saturating_product({shape.batch, shape.row_blocks});
-  const int64_t target = items < kFewItems ? kTargetItems : kFewItems;
-  return std::max<int64_t>(1, target / std::max<int64_t>(1, shape.row_blocks));
+  return std::max<int64_t>(1, kTargetItems / std::max<int64_t>(1, shape.row_blocks));
 }
 
-// 8192 and 100 tokens, 64 splits wanted: 8292 / 64 is below 256, so 32 splits of 256, and the 100
+// 8192 and 100 tokens, 32 splits wanted: 8292 / 32 is below 512, so 16 splits of 512, and the 100
 // stay whole.
 int64_t balanced_chunk(const PlanShape& shape, const int32_t* seq_lens) {
   int64_t total = 0;
