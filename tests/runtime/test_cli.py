@@ -117,7 +117,7 @@ def test_bench_decode(run, tmp_path: Path):
         assert row["us"] > 0
         ceiling = max(row["GB/s"] / row["read GB/s"], row["GFLOP/s"] / row["GEMM GFLOP/s"])
         assert row["of ceiling"] == pytest.approx(ceiling)
-        assert row["x torch"] == pytest.approx(row["torch us"] / row["us"])
+        assert row["x torch"] == pytest.approx(row[f"torch {row['torch by']} us"] / row["us"])
         assert row["GFLOP/s"] == pytest.approx(2 * 2 * 3 * 100 * (576 + 512) / row["us"] / 1e3)
     report.plot(rows, str(picture))
     assert picture.read_bytes().startswith(b"\x89PNG")
