@@ -108,6 +108,6 @@ def sanitize(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure overheads, the code generator and the CPU kernels; the tables go to docs/benchmarks.md."""
-    session.install(*group("test"), TORCH, "matplotlib")
+    session.install(*group("test"), TORCH)
     session.install("--no-deps", "--force-reinstall", str(build_wheel(session)))
     session.run("python", str(ROOT / "ci" / "benchmarks.py"), *(session.posargs or ["--page=local"]))
