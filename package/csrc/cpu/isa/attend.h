@@ -9,6 +9,9 @@ namespace mla::cpu {
 
 inline constexpr int kMaxRows = 128;  // query rows of one item
 
+// What attend may use beside the item's rows of O, so that a thread stays within 1 MiB.
+inline constexpr size_t kMaxScratchBytes = (1 << 20) - sizeof(float) * kMaxRows * kLatent;
+
 // Where the tokens of one request lie. Strides are in bytes.
 struct KvTokens {
   const std::byte* latent = nullptr;  // slot 0

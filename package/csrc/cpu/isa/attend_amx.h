@@ -13,7 +13,7 @@ inline constexpr int kTileDepth = 32;             // bf16 summed by one tile pro
 inline constexpr int kTileWords = kTile * kTile;  // 32-bit
 inline constexpr int kQkSteps = kHeadDim / kTileDepth;
 inline constexpr int kAmxStage = 64;   // tokens staged at a time: four tiles of scores in flight
-inline constexpr int kAmxBlock = 256;  // long enough to hide the loads and stores of O
+inline constexpr int kAmxBlock = 128;  // the longest that keeps a thread within 1 MiB
 inline constexpr int kPvSteps = kAmxBlock / kTileDepth;
 inline constexpr int kRowTiles = kMaxRows / kTile;
 inline constexpr int kColumnTiles = kLatent / kTile;
@@ -28,7 +28,7 @@ struct alignas(64) AmxScratch {
   int32_t position[kAmxBlock];
   RowState rows;
 };
-static_assert(sizeof(AmxScratch) <= 1 << 20);
+static_assert(sizeof(AmxScratch) <= kMaxScratchBytes);
 static_assert(kQkSteps * kTile == kPairs, "q is packed by pack_q_pairs");
 
 struct alignas(64) TileConfig {

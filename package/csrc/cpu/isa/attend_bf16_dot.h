@@ -32,7 +32,7 @@ struct alignas(64) Bf16DotScratch {
   int32_t position[kBf16Block];
   RowState rows;
 };
-static_assert(sizeof(Bf16DotScratch) <= 1 << 20);
+static_assert(sizeof(Bf16DotScratch) <= kMaxScratchBytes);
 static_assert(kBf16Block % kManyTokens == 0 && kBf16Block % 2 == 0);
 
 inline void load_block(const AttendItem& item, const TokenBlocks<kBf16Block>& blocks,

@@ -18,7 +18,7 @@ struct alignas(64) Fp32Scratch {
   int32_t position[kFp32Block];
   RowState rows;
 };
-static_assert(sizeof(Fp32Scratch) <= 1 << 20);
+static_assert(sizeof(Fp32Scratch) <= kMaxScratchBytes);
 static_assert(kFp32Block >= kLanes, "pack_q stages a panel of rows in kv");
 
 inline void pack_q(const AttendItem& item, int rows, Fp32Scratch& scratch) {
