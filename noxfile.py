@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import nox
@@ -11,7 +13,7 @@ ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 TORCH = "torch==2.13.0"
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-CPP = ("*.h", "*.cpp")
+CPP = ("*.h", "*.cpp", "*.cu", "*.cuh")
 
 nox.options.sessions = ["check", "lint", "tests", "demo"]
 nox.options.reuse_existing_virtualenvs = True
@@ -22,9 +24,43 @@ def group(name: str) -> tuple[str, ...]:
     return nox.project.dependency_groups(PYPROJECT, name)
 
 
+def install_toolkit(session: nox.Session, payload: str) -> None:
+    """Install what the pyproject of a GPU payload requires to build it, and the tools that read machine code."""
+    project = nox.project.load_toml(ROOT / "generated" / payload / "pyproject.toml")
+    requires = project["build-system"]["requires"]
+    toolkit = next(name for name in requires if name.startswith("cuda-toolkit"))
+    tools = f"cuda-toolkit[cuobjdump,nvdisasm]=={toolkit.partition('==')[2]}"
+    session.install("build", "ninja", "rich", tools, *(name for name in requires if "cutlass" not in name))
+    # Headers are all that is used of CUTLASS; the wheel's requirements serve its Python tools.
+    session.install("--no-deps", *(name for name in requires if "cutlass" in name))
+    (site,) = Path(session.virtualenv.location).glob("lib/python3*/site-packages")
+    session.env["PATH"] = f"{site / 'nvidia' / 'cu13' / 'bin'}:{os.environ['PATH']}"
+    session.env["CMAKE_BUILD_PARALLEL_LEVEL"] = str(os.cpu_count())
+
+
+def payloads() -> list[str]:
+    """The GPU payloads of the matrix, each a distribution of its own."""
+    return sorted(path.parent.name for path in ROOT.glob("generated/*/pyproject.toml"))
+
+
+def build_payload(session: nox.Session, payload: str, *options: str, folder: Path = DIST) -> Path:
+    """Build the wheel of a GPU payload into ``folder`` with nvcc and CUTLASS from PyPI, and return its path.
+
+    The requirements go into the session's environment, so that a second build compiles only what changed.
+    """
+    install_toolkit(session, payload)
+    for old in folder.glob(f"mla_kernels_{payload}-*.whl"):
+        old.unlink()
+    command = ["python", "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", f"--outdir={folder}"]
+    session.run(*command, *options, str(ROOT / "generated" / payload), silent=True)
+    (wheel,) = folder.glob(f"mla_kernels_{payload}-*.whl")
+    return wheel
+
+
 def build_wheel(session: nox.Session, *options: str) -> Path:
     """Build the core wheel from the working tree into ``dist/`` and return its path."""
-    shutil.rmtree(DIST, ignore_errors=True)
+    for old in DIST.glob("mla_kernels-*.whl"):
+        old.unlink()
     session.install("build")
     session.run("python", "-m", "build", "--wheel", f"--outdir={DIST}", *options, silent=True)
     (wheel,) = DIST.glob("mla_kernels-*.whl")
@@ -54,7 +90,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "tests/payloads")
+        for folder in ("package/csrc", "tests/payloads", "tests/gpu/emulation")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]
@@ -63,8 +99,63 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def wheel(session: nox.Session) -> None:
-    """Build the core wheel into dist/."""
-    session.log(f"built {build_wheel(session).name}")
+    """Build the core wheel into dist/; `-- PAYLOAD...` builds the wheels of GPU payloads instead."""
+    for payload in session.posargs:
+        if payload not in payloads():
+            session.error(f"no payload {payload!r}; there are {', '.join(payloads())}")
+    built = [build_payload(session, payload) for payload in session.posargs] or [build_wheel(session)]
+    for path in built:
+        session.log(f"built {path.relative_to(ROOT)}, {path.stat().st_size / 1e6:.2f} MB")
+
+
+@nox.session
+def units(session: nox.Session) -> None:
+    """Compile one unit of each of the ops of sm100 that CUTLASS computes, and check their machine code."""
+    install_toolkit(session, "sm100")
+    build = ROOT / "build" / "units"
+    options = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMLA_PAYLOAD=sm100")
+    session.run("cmake", "-S", "package", "-B", str(build), *options, silent=True)
+    names = ["decode_qbf16_tma_individual", "sparse_decode_qe4m3_cpasync_individual", "merge_states_reduction"]
+    objects = [f"csrc/sm100/CMakeFiles/mla_sm100.dir{ROOT}/generated/sm100/{name}.cu.o" for name in names]
+    session.run("ninja", "-C", str(build), *objects, silent=True)
+    for path in objects:
+        session.run("python", str(ROOT / "ci" / "manifest.py"), str(build / path))
+
+
+@nox.session
+def full(session: nox.Session) -> None:
+    """Build every GPU payload from nothing and check every variant's machine code; the summaries go to dist/."""
+    for payload in payloads():
+        shutil.rmtree(ROOT / "build" / payload, ignore_errors=True)
+        start = time.monotonic()
+        path = build_payload(session, payload)
+        session.log(f"built {path.name} in {time.monotonic() - start:.0f} s, its requirements included")
+        summary = f"--json={DIST / payload}.manifest.json"
+        session.run("python", str(ROOT / "ci" / "manifest.py"), str(path), summary)
+
+
+@nox.session
+def gpu(session: nox.Session) -> None:
+    """Install the wheels of dist/, built here or elsewhere, and run the GPU tests; `-- ARGS` go to pytest."""
+    session.install(*group("test"), "torch>=2.11")
+    session.install("--no-deps", "--force-reinstall", *map(str, DIST.glob("mla_kernels-*.whl")))
+    session.install("--no-deps", "--force-reinstall", *map(str, DIST.glob("mla_kernels_sm90-*.whl")))
+    session.install("--no-deps", "--force-reinstall", *map(str, DIST.glob("emulation/*.whl")))
+    session.run("pytest", "tests/gpu", *session.posargs, env={"MLA_KERNELS_GPU": "required"})
+
+
+@nox.session
+def emulation(session: nox.Session) -> None:
+    """Build the sm100 payload for Hopper, a plain kernel in place of CUTLASS's, into dist/emulation/."""
+    options = {
+        "build-dir": ROOT / "build" / "emulation",
+        "cmake.define.MLA_CUDA_ARCH": "90a",
+        "cmake.define.MLA_SM100_OVERRIDES": ROOT / "tests" / "gpu" / "emulation",
+    }
+    folder = DIST / "emulation"
+    path = build_payload(session, "sm100", *(f"-C{name}={value}" for name, value in options.items()), folder=folder)
+    session.install("wheel")
+    session.run("python", str(ROOT / "ci" / "emulate.py"), str(path), "9.0")
 
 
 @nox.session

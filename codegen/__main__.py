@@ -10,7 +10,7 @@ from codegen import sync
 from codegen.add import add, parse
 from codegen.load import MatrixError, load
 from codegen.model import Variant
-from codegen.render import accepts_text, match_text, render
+from codegen.render import SOURCE_SUFFIX, accepts_text, match_text, render
 from codegen.synthetic import SIZES, seconds
 from codegen.validate import checked
 
@@ -78,7 +78,8 @@ def _explain(options: argparse.Namespace) -> int:
     if found is None:
         raise MatrixError([f"no variant {name!r}; python -m codegen list prints all"])
     arch = matrix.archs[found.arch]
-    print(f"{found.name}\n  row       {found.where}\n  unit      generated/{arch.payload}/{found.unit}.cpp")
+    unit = f"generated/{arch.payload}/{found.unit}{SOURCE_SUFFIX[arch.device]}"
+    print(f"{found.name}\n  row       {found.where}\n  unit      {unit}")
     for trait, value in found.baked:
         print(f"  {trait:<9} {value}")
     print(f"  accepts   {accepts_text(found)}\n  priority  {found.priority}")

@@ -190,7 +190,7 @@ OPS: tuple[Op, ...] = (
     ),
     Op(
         "merge_states",
-        ("in_dtype", "out_dtype"),
+        ("in_dtype", "out_dtype", "schedule"),
         (
             Tensor("o", "in_dtype", ("num_states", "num_tokens", "num_heads"), ("n", "t", "h"), "head_dim"),
             Tensor("lse", "float32", ("num_states", "num_tokens", "num_heads"), ("n", "t", "h")),

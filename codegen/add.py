@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import tomlkit
-from tomlkit.items import AoT, Table
+from tomlkit import TOMLDocument
+from tomlkit.items import Table
 
 from codegen import abi
 from codegen.expand import choice
@@ -38,19 +40,49 @@ def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
     matrix = load(folder)
     before = {variant.name: variant for variant in checked(matrix)}
     point = _complete(matrix, point)
-    path = folder / f"{matrix.archs[str(point['arch'])].payload}.toml"
-    text = path.read_text(encoding="utf-8")
-    document = tomlkit.parse(text)
-    rows: AoT = document["kernel"]
-    if not any(_extend(row, point) for row in rows):
-        rows.append(_row(matrix, rows, point))
-    path.write_text(tomlkit.dumps(document), encoding="utf-8")
-    try:
-        after = checked(load(folder))
-    except MatrixError:
-        path.write_text(text, encoding="utf-8")
-        raise
+    payload = matrix.archs[str(point["arch"])].payload
+    for skipped in count():
+        documents = _documents(folder, payload)
+        path, is_new = _put(matrix, documents, point, skipped)
+        text = path.read_text(encoding="utf-8")
+        path.write_text(tomlkit.dumps(documents[path]), encoding="utf-8")
+        try:
+            after = checked(load(folder))
+            break
+        except MatrixError:
+            path.write_text(text, encoding="utf-8")
+            if is_new:
+                raise
     return tuple(v.name for v in after if v.name not in before or before[v.name].accepts != v.accepts)
+
+
+def _documents(folder: Path, payload: str) -> dict[Path, TOMLDocument]:
+    """The files of the matrix that have rows; the payload's own comes first."""
+    paths = sorted(folder.glob("*.toml"), key=lambda path: (path.stem != payload, path.name))
+    documents = {path: tomlkit.parse(path.read_text(encoding="utf-8")) for path in paths}
+    return {path: document for path, document in documents.items() if "kernel" in document or path.stem == payload}
+
+
+def _put(
+    matrix: Matrix, documents: Mapping[Path, TOMLDocument], point: Mapping[str, Value], skipped: int
+) -> tuple[Path, bool]:
+    """Extend a row that lacks one value of the point, or else add a row beside the first of its op and arch.
+
+    The first ``skipped`` rows that could be extended are left alone: what else they would gain is not sound.
+    """
+    rows = [(path, row) for path, document in documents.items() for row in document.get("kernel", ())]
+    for path, row in rows:
+        name = _lacking(row, point)
+        if name is None:
+            continue
+        if skipped == 0:
+            _extend(row, name, point[name])
+            return path, False
+        skipped -= 1
+    near = [(path, row) for path, row in rows if all(_has(row, key, point[key]) for key in ("op", "arch"))]
+    path, pattern = near[0] if near else (next(iter(documents)), None)
+    documents[path].setdefault("kernel", tomlkit.aot()).append(_row(matrix, pattern, point))
+    return path, True
 
 
 def _complete(matrix: Matrix, point: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -90,30 +122,35 @@ def _serves(value: object, wanted: Value) -> bool:
     return wanted in choice(value)
 
 
-def _extend(row: Table, point: Mapping[str, Value]) -> bool:
-    """Put the one value that ``row`` lacks into its list; a row that lacks more is left alone."""
-    lacking = [name for name, wanted in point.items() if name not in row or not _serves(row[name], wanted)]
+def _has(row: Table, name: str, wanted: Value) -> bool:
+    return name in row and _serves(row[name], wanted)
+
+
+def _lacking(row: Table, point: Mapping[str, Value]) -> str | None:
+    """The one field whose list the point would extend; a row that lacks more is left alone."""
+    lacking = [name for name, wanted in point.items() if not _has(row, name, wanted)]
     if not lacking:
         raise MatrixError(["the matrix holds this point already"])
     if len(lacking) != 1 or lacking[0] in ("op", "arch", "q_dtype", "in_dtype") or lacking[0] not in row:
-        return False
-    name = lacking[0]
+        return None
+    value = row[lacking[0]]
+    ranged = isinstance(value, Mapping) and not isinstance(value["accepts"], list)
+    return None if ranged else lacking[0]
+
+
+def _extend(row: Table, name: str, wanted: Value) -> None:
     value: Any = row[name]
     if isinstance(value, Mapping):
-        if not isinstance(value["accepts"], list):
-            return False
-        value["accepts"].append(point[name])
+        value["accepts"].append(wanted)
     elif isinstance(value, list):
-        value.append(point[name])
+        value.append(wanted)
     else:
-        row[name] = [value, point[name]]
-    return True
+        row[name] = [value, wanted]
 
 
-def _row(matrix: Matrix, rows: AoT, point: Mapping[str, Value]) -> Table:
-    """A new row: the point's values, and for what it leaves open those of the first row of its op and arch."""
+def _row(matrix: Matrix, pattern: Table | None, point: Mapping[str, Value]) -> Table:
+    """A new row: the point's values, and for what it leaves open those of ``pattern``."""
     wanted = matrix.fields(str(point["op"]))
-    pattern = next((row for row in rows if all(row.get(key) == point[key] for key in ("op", "arch"))), None)
     table = tomlkit.table()
     for name in wanted:
         if name in point:
@@ -122,4 +159,6 @@ def _row(matrix: Matrix, rows: AoT, point: Mapping[str, Value]) -> Table:
             table[name] = pattern[name]
         else:
             raise MatrixError([f"{name} is missing: a new {point['op']} row gives {', '.join(wanted)}"])
+    if pattern is not None and "folder" in pattern:
+        table["folder"] = pattern["folder"]
     return table

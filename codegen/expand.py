@@ -10,6 +10,9 @@ from codegen import abi
 from codegen.load import values
 from codegen.model import Matrix, Row, Value, Values, Variant
 
+META = ("priority", "folder")
+"""What a row may say beside its fields: which of several variants comes first, and where its op is written."""
+
 
 def expand(matrix: Matrix) -> tuple[Variant, ...]:
     """Every variant of every row that no exclude removes; rows that ``validate`` would refuse are passed over."""
@@ -19,7 +22,7 @@ def expand(matrix: Matrix) -> tuple[Variant, ...]:
 def well_formed(matrix: Matrix, row: Row) -> bool:
     """Whether the row names an op, exactly that op's fields, and tables that say ``accepts``."""
     op = row.fields.get("op")
-    if op not in abi.OP or set(matrix.fields(str(op))) != set(row.fields) - {"priority"}:
+    if op not in abi.OP or set(matrix.fields(str(op))) != set(row.fields) - set(META):
         return False
     return all("accepts" in value for value in row.fields.values() if isinstance(value, Mapping))
 
@@ -37,8 +40,14 @@ def _variants(matrix: Matrix, row: Row) -> Iterator[Variant]:
             tuple((trait, str(point[trait])) for trait in abi.OP[op].traits),
             tuple((name, _accepted(point[name])) for name in matrix.accepted.get(op, ())),
             priority if isinstance(priority, int) else 0,
+            str(row.fields.get("folder", _payload(matrix, point["arch"]))),
             row.where,
         )
+
+
+def _payload(matrix: Matrix, arch: object) -> str:
+    found = matrix.archs.get(str(arch))
+    return found.payload if found else str(arch)
 
 
 def choice(value: object) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 from codegen.model import Arch, Exclude, Matrix, Range, Row, Value, Values
 
 MATRIX = Path(__file__).parent / "matrix"
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 class MatrixError(Exception):
@@ -21,7 +22,7 @@ class MatrixError(Exception):
 
 
 def load(folder: Path = MATRIX) -> Matrix:
-    """Read every table of ``folder``.
+    """Read every table of ``folder``, and the version of the project.
 
     Raises
     ------
@@ -50,7 +51,8 @@ def load(folder: Path = MATRIX) -> Matrix:
             )
     if problems:
         raise MatrixError(problems)
-    return Matrix(domains, accepted, archs, tuple(rows), tuple(excludes))
+    version = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"]
+    return Matrix(domains, accepted, archs, tuple(rows), tuple(excludes), version)
 
 
 def values(table: Mapping[str, Any] | list[Value]) -> Values:

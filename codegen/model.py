@@ -74,13 +74,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One kernel: an op on an arch, its baked traits in the order of its name, and what it accepts at run time."""
+    """One kernel: an op on an arch, its baked traits in the order of its name, and what it accepts at run time.
+
+    ``folder`` is where under ``csrc/`` its op is written, and its C++ namespace.
+    """
 
     op: str
     arch: str
     baked: tuple[tuple[str, str], ...]
     accepts: tuple[tuple[str, Values], ...]
     priority: int
+    folder: str
     where: str
 
     @property
@@ -95,8 +99,8 @@ class Variant:
 
     @property
     def unit(self) -> str:
-        """The translation unit that instantiates it: one an op, and for attention one a type of Q."""
-        grouped = {trait: value for trait, value in self.baked if trait == "q_dtype"}
+        """The translation unit that instantiates it, with those that differ in the types of cache and output only."""
+        grouped = {trait: value for trait, value in self.baked if trait in ("q_dtype", "load", "schedule")}
         return variant_name(self.arch, self.op, grouped).removeprefix(f"{self.arch}_")
 
 
@@ -118,6 +122,7 @@ class Matrix:
     archs: Mapping[str, Arch]
     rows: tuple[Row, ...]
     excludes: tuple[Exclude, ...]
+    version: str
 
     def fields(self, op: str) -> tuple[str, ...]:
         """The fields a row of ``op`` must give: op, arch, its traits, and what it accepts at run time."""

@@ -12,10 +12,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from codegen import abi, render_abi
-from codegen.model import Matrix, Range, Values, Variant
+from codegen.model import Arch, Matrix, Range, Values, Variant
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
-SOURCE = "codegen/matrix"
+CUDA = "cuda"
+SOURCE_SUFFIX = {"cpu": ".cpp", CUDA: ".cu"}
+DEFINITIONS = {"cpu": ".h", CUDA: ".cuh"}
+"""Of the header that a unit includes: CUDA definitions are kept apart, because the registry is compiled as C++."""
 
 
 def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
@@ -41,45 +44,64 @@ def by_payload(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, list[Va
 
 
 def _payload(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[str, str]:
-    source = f"{SOURCE}/{payload}.toml"
+    arch = arch_of(matrix, payload)
     units: dict[str, list[Variant]] = defaultdict(list)
     for variant in variants:
-        if variant.dtypes:
+        if variant.baked:
             units[variant.unit].append(variant)
     files = {
-        f"{payload}/{unit}.cpp": _print(
-            f"{payload}/unit.cpp.j2",
+        f"{payload}/{unit}{SOURCE_SUFFIX[arch.device]}": _print(
+            "unit.j2",
             {
-                "source": source,
-                "header": _header(payload, members[0].op),
-                "variants": [_instantiation(variant) for variant in members],
+                "header": _header(members[0], DEFINITIONS[arch.device]),
+                "types": [_type(variant) for variant in members],
             },
         )
         for unit, members in units.items()
     }
     files[f"{payload}/registry.cpp"] = _print(
-        f"{payload}/registry.cpp.j2",
+        "registry.cpp.j2",
         {
-            "source": source,
-            "headers": sorted({_header(payload, variant.op) for variant in variants}),
-            "variants": [_instantiation(variant) for variant in variants],
+            "headers": sorted({_header(variant, ".h") for variant in variants}),
+            "templates": [_type(variant) for variant in variants if variant.baked],
+            "operations": [
+                {"name": variant.name, "type": _type(variant), "op": f"MLA_OP_{variant.op.upper()}"}
+                for variant in variants
+            ],
         },
     )
-    paths = sorted(files)
     files[f"{payload}/sources.cmake"] = _print(
-        "sources.cmake.j2", {"source": source, "payload": payload, "paths": paths}
+        "sources.cmake.j2",
+        {
+            "machine": arch.name.removeprefix("sm"),
+            "folder": f"mla_kernels_{payload}" if arch.device == CUDA else f"mla_kernels/payloads/{payload}",
+            "paths": sorted(files),
+        },
     )
     files[f"{payload}/registry.json"] = json.dumps(registry(matrix, payload, variants), indent=1) + "\n"
+    if arch.device == CUDA:
+        context = {"payload": payload, "arch": arch, "version": matrix.version}
+        files[f"{payload}/pyproject.toml"] = _print("cuda/pyproject.toml.j2", context)
+        files[f"{payload}/mla_kernels_{payload}/__init__.py"] = _print("cuda/__init__.py.j2", context)
     return files
+
+
+def arch_of(matrix: Matrix, payload: str) -> Arch:
+    """The arch that a payload is built for."""
+    return next(arch for arch in matrix.archs.values() if arch.payload == payload)
+
+
+def _arch(arch: Arch) -> dict[str, Any]:
+    return {"name": arch.name, "payload": arch.payload, "device": arch.device, "capabilities": list(arch.capabilities)}
 
 
 def registry(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[str, Any]:
     """The registry that travels beside a payload's library; the schema that ``mla_kernels.registry`` reads."""
-    arch = next(arch for arch in matrix.archs.values() if arch.payload == payload)
     return {
         "payload": payload,
         "abi_hash": abi.abi_hash(),
-        "arch": {"name": arch.name, "device": arch.device, "capabilities": list(arch.capabilities)},
+        "arch": _arch(arch_of(matrix, payload)),
+        "archs": [_arch(arch) for arch in matrix.archs.values()],
         "traits": {op.name: list(op.traits) for op in abi.OPS},
         "accepted": {op: list(names) for op, names in matrix.accepted.items()},
         "domains": {name: _json(domain) for name, domain in matrix.domains.items()},
@@ -111,21 +133,16 @@ def _json(values: Values) -> list[str | int] | dict[str, int]:
     return {name: limit for name, limit in limits.items() if limit is not None and (name, limit) != ("multiple_of", 1)}
 
 
-def _header(payload: str, op: str) -> str:
-    return f"{payload}/{op}/{op}.h"
+def _header(variant: Variant, suffix: str) -> str:
+    return f"{variant.folder}/{variant.op}/{variant.op}{suffix if variant.baked else '.h'}"
 
 
-def _instantiation(variant: Variant) -> dict[str, Any]:
-    pascal = "".join(word.capitalize() for word in variant.op.split("_"))
-    arguments = ", ".join(f"DType::{dtype}" for dtype in variant.dtypes)
-    constants = {"load": "kLoad", "schedule": "kSchedule"}
-    return {
-        "name": variant.name,
-        "type": f"{pascal}<{arguments}>" if arguments else pascal,
-        "is_template": bool(arguments),
-        "enumerator": f"MLA_OP_{variant.op.upper()}",
-        "asserts": [(constants[trait], value) for trait, value in variant.baked if trait in constants],
-    }
+def _type(variant: Variant) -> str:
+    """``mla::cpu::Decode<DType::bf16, ..., Schedule::split>``: the op's class with the baked traits in their order."""
+    name = "".join(word.capitalize() for word in variant.op.split("_"))
+    enums = {"load": "Load", "schedule": "Schedule"}
+    arguments = ", ".join(f"mla::{enums.get(trait, 'DType')}::{value}" for trait, value in variant.baked)
+    return f"mla::{variant.folder}::{name}" + (f"<{arguments}>" if arguments else "")
 
 
 def _listing(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:

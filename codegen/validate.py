@@ -47,6 +47,9 @@ def _row(matrix: Matrix, row: Row) -> Iterator[str]:
         if name == "priority":
             if not isinstance(value, int):
                 yield f"{row.where}: priority: got {value!r}; accepts an integer"
+        elif name == "folder":
+            if not isinstance(value, str):
+                yield f"{row.where}: folder: got {value!r}; accepts the name of a folder of csrc/"
         elif name not in wanted:
             yield f"{row.where}: unknown field {name!r}; {op} has {', '.join(wanted)}"
         else:

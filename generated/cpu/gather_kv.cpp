@@ -1,24 +1,12 @@
-// Generated from codegen/matrix/cpu.toml.
+// Generated from codegen/matrix.
 #include "cpu/gather_kv/gather_kv.h"
 
-namespace mla::cpu {
-
-template struct GatherKv<DType::e4m3, DType::fp32>;
-
-template struct GatherKv<DType::e4m3, DType::fp16>;
-
-template struct GatherKv<DType::e4m3, DType::bf16>;
-
-template struct GatherKv<DType::fp8_ds_mla, DType::fp32>;
-
-template struct GatherKv<DType::fp8_ds_mla, DType::fp16>;
-
-template struct GatherKv<DType::fp8_ds_mla, DType::bf16>;
-
-template struct GatherKv<DType::fp32, DType::fp32>;
-
-template struct GatherKv<DType::fp16, DType::fp16>;
-
-template struct GatherKv<DType::bf16, DType::bf16>;
-
-}  // namespace mla::cpu
+template struct mla::cpu::GatherKv<mla::DType::e4m3, mla::DType::fp32>;
+template struct mla::cpu::GatherKv<mla::DType::e4m3, mla::DType::fp16>;
+template struct mla::cpu::GatherKv<mla::DType::e4m3, mla::DType::bf16>;
+template struct mla::cpu::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp32>;
+template struct mla::cpu::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp16>;
+template struct mla::cpu::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16>;
+template struct mla::cpu::GatherKv<mla::DType::fp32, mla::DType::fp32>;
+template struct mla::cpu::GatherKv<mla::DType::fp16, mla::DType::fp16>;
+template struct mla::cpu::GatherKv<mla::DType::bf16, mla::DType::bf16>;

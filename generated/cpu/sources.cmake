@@ -1,16 +1,18 @@
-# Generated from codegen/matrix/cpu.toml.
-set(MLA_CPU_GENERATED
-  cpu/decode_qbf16.cpp
-  cpu/decode_qfp16.cpp
-  cpu/decode_qfp32.cpp
+# Generated from codegen/matrix.
+set(MLA_PAYLOAD_ARCH "cpu")
+set(MLA_PAYLOAD_FOLDER "mla_kernels/payloads/cpu")
+set(MLA_PAYLOAD_UNITS
+  cpu/decode_qbf16_direct_split.cpp
+  cpu/decode_qfp16_direct_split.cpp
+  cpu/decode_qfp32_direct_split.cpp
   cpu/gather_kv.cpp
-  cpu/merge_states.cpp
+  cpu/merge_states_rows.cpp
   cpu/registry.cpp
-  cpu/sparse_decode_qbf16.cpp
-  cpu/sparse_decode_qfp16.cpp
-  cpu/sparse_decode_qfp32.cpp
-  cpu/sparse_prefill_qbf16.cpp
-  cpu/sparse_prefill_qfp16.cpp
-  cpu/sparse_prefill_qfp32.cpp
+  cpu/sparse_decode_qbf16_direct_split.cpp
+  cpu/sparse_decode_qfp16_direct_split.cpp
+  cpu/sparse_decode_qfp32_direct_split.cpp
+  cpu/sparse_prefill_qbf16_direct_rows.cpp
+  cpu/sparse_prefill_qfp16_direct_rows.cpp
+  cpu/sparse_prefill_qfp32_direct_rows.cpp
   cpu/store_kv.cpp
 )

@@ -1,24 +1,12 @@
-// Generated from codegen/matrix/cpu.toml.
+// Generated from codegen/matrix.
 #include "cpu/store_kv/store_kv.h"
 
-namespace mla::cpu {
-
-template struct StoreKv<DType::fp32, DType::fp32>;
-
-template struct StoreKv<DType::fp32, DType::e4m3>;
-
-template struct StoreKv<DType::fp32, DType::fp8_ds_mla>;
-
-template struct StoreKv<DType::fp16, DType::fp16>;
-
-template struct StoreKv<DType::fp16, DType::e4m3>;
-
-template struct StoreKv<DType::fp16, DType::fp8_ds_mla>;
-
-template struct StoreKv<DType::bf16, DType::bf16>;
-
-template struct StoreKv<DType::bf16, DType::e4m3>;
-
-template struct StoreKv<DType::bf16, DType::fp8_ds_mla>;
-
-}  // namespace mla::cpu
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp32>;
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::e4m3>;
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp8_ds_mla>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp16>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::e4m3>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::bf16>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::e4m3>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla>;

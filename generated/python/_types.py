@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "3996fef91e26952c"
+ABI_HASH = "201b0ef65ae6a8f2"
 STATUSES = (
     "ok",
     "dtype",
@@ -20,6 +20,8 @@ STATUSES = (
 
 Arch = Literal[
     "cpu",
+    "sm90a",
+    "sm100f",
 ]
 
 OpName = Literal[
@@ -61,11 +63,17 @@ InDType = Literal[
 
 Load = Literal[
     "direct",
+    "tma",
+    "cpasync",
+    "gather",
 ]
 
 Schedule = Literal[
     "split",
     "rows",
+    "individual",
+    "persistent",
+    "reduction",
 ]
 
 KvLayout = Literal[

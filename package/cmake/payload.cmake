@@ -2,8 +2,7 @@
 # installed with its registry into the folder of the Python package that stands for it.
 function(mla_payload name)
   include("${MLA_GENERATED_DIR}/${name}/sources.cmake")
-  string(TOUPPER "${name}" upper)
-  list(TRANSFORM MLA_${upper}_GENERATED PREPEND "${MLA_GENERATED_DIR}/" OUTPUT_VARIABLE generated)
+  list(TRANSFORM MLA_PAYLOAD_UNITS PREPEND "${MLA_GENERATED_DIR}/" OUTPUT_VARIABLE generated)
   add_library(mla_${name} MODULE ${ARGN} ${generated} "${MLA_GENERATED_DIR}/abi_layout.cpp"
                                  "${MLA_CSRC_DIR}/common/payload.cpp" "${MLA_CSRC_DIR}/common/status.cpp")
   set_target_properties(mla_${name} PROPERTIES PREFIX "lib" CXX_VISIBILITY_PRESET hidden
@@ -13,7 +12,8 @@ function(mla_payload name)
   # nodelete: threads and fork handlers of a payload outlive dlclose.
   target_link_options(mla_${name} PRIVATE -Wl,--no-undefined -Wl,-z,nodelete
                                           "-Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/payload.map")
-  set(folder "mla_kernels/payloads/${name}")
+  set(folder "${MLA_PAYLOAD_FOLDER}")
   install(TARGETS mla_${name} LIBRARY DESTINATION "${folder}")
   install(FILES "${MLA_GENERATED_DIR}/${name}/registry.json" DESTINATION "${folder}")
+  set(MLA_PAYLOAD_ARCH "${MLA_PAYLOAD_ARCH}" PARENT_SCOPE)
 endfunction()

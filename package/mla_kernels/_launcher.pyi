@@ -59,12 +59,13 @@ class Payload:
 class Kernel:
     """A variant of a payload that launches on tensors; ``Payload.kernel`` makes it."""
 
-    def launch(self, *args: Any) -> None:
+    def launch(self, *args: Any) -> tuple[int, int] | None:
         """Run on ``OPS[op]`` in order, then plan, workspace and stream.
 
         plan and workspace are contiguous tensors of any dtype, aligned to 16 bytes, or None. stream is a handle, or
         None for the stream on which the framework of the first tensor works; it has no effect on CPU. Other threads
-        may run meanwhile.
+        may run meanwhile. Where plan or workspace is None and the payload needs bytes of it, nothing is launched and
+        the bytes that are lacking of each are returned.
         """
 
     def workspace_size(self, problem: Problem, /) -> int:

@@ -47,39 +47,47 @@ class DecodeKernel(Kernel):
     ) -> tuple[Tensor, Tensor]:
         """Launch; parameters, results and errors are those of ``mla_kernels.decode``.
 
-        A plan of another variant or shape raises ``ValueRangeError`` or ``ShapeError``. With ``out``, ``lse``, ``plan``
-        and ``workspace`` given, a launch allocates nothing.
+        A plan of another variant or shape raises ``ValueRangeError`` or ``ShapeError``. With ``out`` and ``lse`` given,
+        and ``plan`` and ``workspace`` where their size is not 0, a launch allocates nothing.
         """
         if plan is None:
-            plan = plan_for(self, q, seq_lens, stream=stream)
-        shape, run = self._last
-        if getattr(plan, "shape", None) is not shape:
-            run = self._launch_of(plan)
+            run = self._launch
+            buffer, max_splits = None, 0
+            batch_invariant = False
+        else:
+            shape, run = self._last
+            if type(plan) is not Plan or plan.shape is not shape:
+                run = self._launch_of(plan)
+            buffer, max_splits = plan.buffer, plan.max_splits
+            batch_invariant = plan.batch_invariant
         if (block_table is None) is self._wrong_absence:
             raise self._wrong_layout(block_table)
         if out is None:
-            out = empty("out", first(q), (plan.batch, plan.q_len, plan.num_heads, LATENT), self._out_dtype())
+            out = empty("out", first(q), (*_shape(q, plan), LATENT), self._out_dtype())
         if lse is None:
-            lse = empty("lse", first(q), (plan.batch, plan.num_heads, plan.q_len), "fp32")
+            batch, q_len, num_heads = _shape(q, plan)
+            lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
         elif lse is False:
             lse = None
-        if workspace is None:
-            problem = {
-                "q": q, "kv_cache": kv_cache, "block_table": block_table, "max_splits": plan.max_splits,
-                "batch_invariant": plan.batch_invariant,
-            }  # fmt: skip
-            workspace = self._workspace(first(q), problem)
         if check:
             self.can_run(
                 q=q, kv_cache=kv_cache, block_table=block_table, seq_lens=seq_lens, out=out, lse=lse,
                 softmax_scale=softmax_scale, q_scale=q_scale, kv_scale=kv_scale, out_scale=out_scale, causal=causal,
-                max_splits=plan.max_splits, batch_invariant=plan.batch_invariant,
+                max_splits=max_splits, batch_invariant=batch_invariant,
             )  # fmt: skip
-        run(
-            q, kv_cache, block_table, seq_lens, out, lse,
-            softmax_scale, q_scale, kv_scale, out_scale, causal, plan.max_splits, plan.batch_invariant,
-            plan.buffer, workspace, stream,
-        )  # fmt: skip
+        while (
+            lacking := run(
+                q, kv_cache, block_table, seq_lens, out, lse,
+                softmax_scale, q_scale, kv_scale, out_scale, causal, max_splits, batch_invariant,
+                buffer, workspace, stream,
+            )
+        ) is not None:  # fmt: skip
+            plan_bytes, workspace_bytes = lacking
+            if plan_bytes:
+                options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "stream": stream}
+                buffer = plan_for(self, q, seq_lens, **options).buffer
+            if workspace_bytes:
+                workspace = empty("workspace", first(q), (workspace_bytes,), "uint8")
         return out, lse
 
     __call__ = launch
@@ -283,6 +291,14 @@ def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, **options: Any) -> Pla
     if extents("seq_lens", seq_lens, "batch") != (batch,):
         raise ShapeError("seq_lens", f"shape {list(seq_lens.shape)}", f"[{batch}], as q has")
     return kernel.plan(seq_lens, num_heads=num_heads, q_len=q_len, **options)
+
+
+def _shape(q: Packed, plan: Plan | None) -> tuple[int, int, int]:
+    """Batch, ``q_len`` and ``num_heads`` of a launch."""
+    if plan is not None:
+        return plan.batch, plan.q_len, plan.num_heads
+    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    return batch, q_len, num_heads
 
 
 def _require_both(name: str, extra: object, indices: object, lengths: object) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import mla_kernels
 from mla_kernels import _launcher
-from mla_kernels.devices import devices
+from mla_kernels.devices import devices, dotted
 from mla_kernels.discovery import Payload, payloads
+from mla_kernels.driver import driver
 from mla_kernels.errors import MlaError, ValueRangeError
 
 
@@ -83,14 +84,21 @@ def _config(pairs: Sequence[str]) -> dict[str, object]:
 
 def _info(options: argparse.Namespace) -> int:
     installed = payloads()
+    asked = driver()
     report: dict[str, Any] = {
         "version": mla_kernels.__version__,
         "abi_hash": _launcher.ABI_HASH,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "cpu_isa_limit": os.environ.get("MLA_KERNELS_CPU_ISA"),
+        "driver": {"state": asked.state, "version": asked.version, "reason": asked.reason},
         "devices": [
-            {"arch": each.arch, "device": f"{each.kind}:{each.ordinal}", "description": each.description}
+            {
+                "device": f"{each.kind}:{each.ordinal}",
+                "arch": each.arch,
+                "capability": dotted(each.capability) if each.capability else None,
+                "description": each.description,
+            }
             for each in devices()
         ],
         "payloads": [_describe(payload) for payload in installed.found.values()],
@@ -101,6 +109,7 @@ def _info(options: argparse.Namespace) -> int:
     print(f"mla-kernels {report['version']} (ABI {report['abi_hash']}), Python {report['python']}, {report['machine']}")
     if report["cpu_isa_limit"]:
         print(f"the CPU's instruction set is lowered to {report['cpu_isa_limit']} by MLA_KERNELS_CPU_ISA")
+    print(asked.reason or f"the CUDA driver serves CUDA {asked.version}")
     _print_table("devices", report["devices"])
     _print_table("payloads", report["payloads"])
     if report["rejected"]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from mla_kernels import _launcher
 from mla_kernels.errors import STATUS, PayloadError
 from mla_kernels.index import Index
-from mla_kernels.registry import Registry
+from mla_kernels.registry import Arch, Registry
 from mla_kernels.version import __version__
 
 GROUP = "mla_kernels.payloads"
@@ -46,6 +46,18 @@ class Payloads:
     found: dict[str, Payload]
     rejected: tuple[Rejected, ...]
     indices: dict[str, Index]
+
+    @property
+    def archs(self) -> tuple[Arch, ...]:
+        """Every arch of the matrix, in its order; what a payload says of its own arch counts."""
+        registries = [payload.registry for payload in self.found.values()]
+        listed = {arch.name: arch for registry in registries for arch in registry.archs}
+        own = {arch.name: arch for registry in registries for arch in registry.archs if arch.name == registry.arch}
+        return tuple((listed | own).values())
+
+    def arch(self, name: str) -> Arch | None:
+        """The arch of that name, whether or not its payload is in use."""
+        return next((arch for arch in self.archs if arch.name == name), None)
 
     def registry_of(self, arch: str) -> Registry | None:
         """The registry of the payload built for ``arch``."""

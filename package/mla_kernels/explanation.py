@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mla_kernels import devices
 from mla_kernels.discovery import Rejected, payloads
-from mla_kernels.registry import Value, Variant
+from mla_kernels.registry import Arch, Registry, Value, Variant
 
 MOST_CANDIDATES = 8
 
@@ -41,6 +42,8 @@ class Explanation:
         What would add a variant for the config, where the matrix allows one.
     refusal : str or None
         Why the matrix allows none.
+    obstacle : str or None
+        Why this machine cannot run the arch: its driver, its devices, or a payload that is not in use.
     rejected : tuple[Rejected, ...]
         Payloads that are installed but not in use.
     """
@@ -52,6 +55,7 @@ class Explanation:
     candidates: tuple[Candidate, ...]
     command: str | None
     refusal: str | None
+    obstacle: str | None
     rejected: tuple[Rejected, ...]
 
     def __str__(self) -> str:
@@ -60,7 +64,10 @@ class Explanation:
             lines.append(f"to add it: {self.command}")
         if self.refusal:
             lines.append(f"it cannot be added: {self.refusal}")
-        return "\n".join([*lines, *map(str, self.rejected)])
+        if self.obstacle:
+            lines.append(f"it cannot run here: {self.obstacle}")
+        others = (each for each in self.rejected if each.reason not in (self.obstacle or ""))
+        return "\n".join([*lines, *map(str, others)])
 
     def as_dict(self) -> dict[str, Any]:
         """The explanation in plain types, for JSON."""
@@ -72,6 +79,7 @@ class Explanation:
             "candidates": [{"name": each.variant.name, "reason": each.reason} for each in self.candidates],
             "command": self.command,
             "refusal": self.refusal,
+            "obstacle": self.obstacle,
             "rejected": [{"payload": each.name, "reason": each.reason} for each in self.rejected],
         }
 
@@ -81,18 +89,59 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     installed = payloads()
     matching = installed.indices[op].matching(config)
     asked = _pairs({"op": op, **config})
+    arch = str(config["arch"])
+    stop = obstacle(arch)
     if matching:
         chosen, *others = matching
         reason = f"{asked}\nis served by {chosen.name}: priority {chosen.priority}, {_among(len(matching))}"
         candidates = tuple(
             Candidate(other, f"matches too, priority {other.priority}") for other in others[:MOST_CANDIDATES]
         )
-        return Explanation(op, config, chosen, reason, candidates, None, None, installed.rejected)
+        return Explanation(op, config, chosen, reason, candidates, None, None, stop, installed.rejected)
+    registry = installed.registry_of(arch)
+    if registry is None:
+        reason = f"no variant serves {asked}"
+        refusal = None if _runner(arch) else _no_payload(arch)
+        return Explanation(op, config, None, reason, (), None, refusal, stop, installed.rejected)
     nearest = installed.indices[op].nearest(config, MOST_CANDIDATES)
     candidates = tuple(Candidate(variant, _miss(variant, field, config[field])) for variant, field in nearest)
     reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
-    command, refusal = _addition(op, config, nearest)
-    return Explanation(op, config, None, reason, candidates, command, refusal, installed.rejected)
+    command, refusal = _addition(op, config, nearest, registry)
+    return Explanation(op, config, None, reason, candidates, command, refusal, stop, installed.rejected)
+
+
+def obstacle(name: str) -> str | None:
+    """Why this machine cannot run an arch: what its driver or its devices lack, or the payload. None where it can.
+
+    None also for the host's arch, and for one that the matrix does not have.
+    """
+    installed = payloads()
+    arch = installed.arch(name)
+    if arch is None or arch.device != "cuda":
+        return None
+    stop, device = devices.obstacle(arch), _runner(name)
+    if stop is None and installed.registry_of(name) is None:
+        rejected = next((each.reason for each in installed.rejected if each.name == arch.payload), None)
+        state = f"was rejected: {rejected}" if rejected else f"is not installed: {_install(arch)}"
+        stop = f"{device} is served by arch {name}, whose payload {state}"
+    return f"{stop}; arch='cpu' runs on the host" if stop and device else stop
+
+
+def _runner(name: str) -> devices.Device | None:
+    arch = payloads().arch(name)
+    return devices.runner(arch) if arch else None
+
+
+def _no_payload(name: str) -> str:
+    installed = payloads()
+    archs = ", ".join(payload.registry.arch for payload in installed.found.values())
+    arch = installed.arch(name)
+    hint = f"; {_install(arch)}" if arch else ""
+    return f"no payload for arch {name} is installed; installed: {archs or 'none'}{hint}"
+
+
+def _install(arch: Arch) -> str:
+    return f"pip install mla-kernels[{arch.payload}]"
 
 
 def _among(count: int) -> str:
@@ -105,14 +154,10 @@ def _miss(variant: Variant, field: str, value: Value) -> str:
 
 
 def _addition(
-    op: str, config: Mapping[str, Value], nearest: tuple[tuple[Variant, str], ...]
+    op: str, config: Mapping[str, Value], nearest: tuple[tuple[Variant, str], ...], registry: Registry
 ) -> tuple[str | None, str | None]:
     """The command that adds the config to the matrix, or why the matrix has no place for it."""
-    arch = str(config["arch"])
-    registry = payloads().registry_of(arch)
-    if registry is None:
-        archs = ", ".join(payload.registry.arch for payload in payloads().found.values())
-        return None, f"no payload for arch {arch} is installed; installed: {archs or 'none'}"
+    arch = registry.arch
     pattern = next((variant for variant, _ in nearest if variant.arch == arch), None)
     point: dict[str, Value] = {"op": op, "arch": arch, **(pattern.baked if pattern else {})}
     for field, value in config.items():

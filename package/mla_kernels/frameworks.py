@@ -21,6 +21,9 @@ _NAME = {
 }
 _STORED = {name: stored for stored, name in _NAME.items()} | {"int32": "int32", "uint8": "uint8"}
 _NUMPY = ("fp32", "fp16", "int32", "uint8")
+_KINDS = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
+"""DLPack's kinds of memory: of the host, of CUDA, of the host but pinned by CUDA, and managed by CUDA."""
+_HOST = ("cpu", 0)
 FP8_DS_MLA_ROW = 656
 
 
@@ -72,6 +75,25 @@ def extents(argument: str, tensor: Tensor, *dims: str) -> tuple[int, ...]:
     return shape
 
 
+def device_of(argument: str, tensor: Tensor) -> tuple[str, int]:
+    """The kind of the device that holds a tensor, ``cpu``, ``cuda`` or another, and its ordinal.
+
+    Raises
+    ------
+    DTypeError
+        The argument is no tensor.
+    """
+    on_cuda = getattr(tensor, "is_cuda", None)  # torch has it, and quicker than DLPack
+    if on_cuda:
+        return "cuda", tensor.get_device()
+    if on_cuda is not None:
+        return _HOST if tensor.is_cpu else (tensor.device.type, tensor.device.index or 0)
+    if not hasattr(tensor, "__dlpack_device__"):
+        raise DTypeError(argument, type(tensor).__name__, "a tensor")
+    code, ordinal = tensor.__dlpack_device__()
+    return _KINDS.get(int(code), f"DLPack device {int(code)}"), ordinal
+
+
 def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
     """Allocate an uninitialised tensor in the framework and on the device of ``like``.
 
@@ -81,24 +103,34 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Te
         The framework, or NumPy for this element type, has nothing to allocate: the caller must give the tensor.
     """
     torch = sys.modules.get("torch")
+    stored = _STORED[dtype]
     if torch is not None and isinstance(like, torch.Tensor):
-        return like.new_empty(shape, dtype=getattr(torch, _STORED[dtype]))
-    framework = type(like).__module__.partition(".")[0]
+        return like.new_empty(shape, dtype=getattr(torch, stored))
+    framework = _framework(like)
     if framework == "numpy" and dtype in _NUMPY:
-        return sys.modules["numpy"].empty(shape, _STORED[dtype])
-    allocates = ", ".join(_NUMPY) if framework == "numpy" else "no"
+        return sys.modules["numpy"].empty(shape, stored)
+    own = framework == "cupy" and _stored(argument, like) == stored  # a type that NumPy knows only as an extension
+    if framework == "cupy" and (own or dtype in _NUMPY):
+        with like.device:
+            return sys.modules["cupy"].empty(shape, like.dtype if own else stored)
+    allocates = {"numpy": ", ".join(_NUMPY), "cupy": f"{', '.join(_NUMPY)} or its own type's"}.get(framework, "no")
     accepts = f"a {dtype} tensor {list(shape)} of yours, because {framework} allocates {allocates} outputs here"
     raise UnsupportedError(argument, "None", accepts)
 
 
 def widened(lengths: Tensor, q_len: int) -> Tensor:
-    """View lengths ``[batch]`` as ``[batch, q_len]`` without a copy; other shapes pass as they are."""
+    """View lengths ``[batch]`` as ``[batch, q_len]``, without a copy except in JAX; other shapes pass as they are."""
     if lengths is None or len(lengths.shape) != 1:
         return lengths
     shape = (lengths.shape[0], q_len)
     if hasattr(lengths, "expand"):
         return lengths[:, None].expand(shape)
-    return sys.modules["numpy"].broadcast_to(lengths[:, None], shape)
+    arrays = sys.modules["jax.numpy" if _framework(lengths) == "jax" else _framework(lengths)]
+    return arrays.broadcast_to(lengths[:, None], shape)
+
+
+def _framework(tensor: Tensor) -> str:
+    return type(tensor).__module__.partition(".")[0].removesuffix("lib")  # JAX's arrays are made by jaxlib
 
 
 def compiling() -> bool:

@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mla_kernels import _launcher
-from mla_kernels.errors import UnsupportedError, ValueRangeError
-from mla_kernels.frameworks import Tensor, empty
+from mla_kernels.errors import UnsupportedError, ValueRangeError, WorkspaceError
+from mla_kernels.frameworks import Tensor, device_of, empty, first
 from mla_kernels.registry import Range, Value, Variant
+from mla_kernels.values import verify
 
 LATENT = 512
 """The width of the latent, and so of an output row."""
 
 Limits = Mapping[str, tuple[int, int, int]]
+NativeLaunch = Callable[..., tuple[int, int] | None]
+"""Launches, or launches nothing and returns the bytes that it lacks of plan and workspace where they are None."""
+
 _NO_END = (1 << 63) - 1
 
 
@@ -67,7 +71,7 @@ class Kernel:
         What the lookup asked for; its numbers are exact limits of the kernel.
     """
 
-    __slots__ = ("_bind", "_limits", "_native", "config", "variant")
+    __slots__ = ("_bind", "_launch", "_limits", "_native", "config", "variant")
     launch: Callable[..., Any]
     __call__: Callable[..., Any]
 
@@ -77,6 +81,7 @@ class Kernel:
         self._bind = bind
         self._limits = limits
         self._native = bind(limits=limits)
+        self._launch: NativeLaunch = self._native.launch
 
     def __repr__(self) -> str:
         numbers = "".join(f", {name}={value}" for name, value in self.config.items() if isinstance(value, int))
@@ -102,8 +107,12 @@ class Kernel:
         return self._native.workspace_size(problem)
 
     def can_run(self, **problem: object) -> None:
-        """Raise what the launch of ``problem`` would; a CUDA kernel synchronises to read the device's values."""
+        """Raise what the launch of ``problem`` would; on CUDA, lengths and indices are read for it."""
         self._native.can_run(problem)
+        argument, *others = _launcher.OPS[self.variant.op]
+        whole = argument in problem and problem.keys() >= set(others)
+        if whole and device_of(argument, first(problem[argument]))[0] != "cpu":
+            verify(self.variant.op, problem)
 
     def _out_dtype(self) -> str:
         return self.variant.baked["out_dtype"]
@@ -112,17 +121,15 @@ class Kernel:
         self, arguments: tuple[object, ...], like: Tensor, workspace: Tensor | None, stream: int | None, check: bool
     ) -> None:
         """Launch an op that has no plan; ``arguments`` are in the order of the ABI."""
-        if check or workspace is None:
-            problem = dict(zip(_launcher.OPS[self.variant.op], arguments, strict=True))
-            if check:
-                self._native.can_run(problem)
-            if workspace is None:
-                workspace = self._workspace(like, problem)
-        self._native.launch(*arguments, None, workspace, stream)
-
-    def _workspace(self, like: Tensor, problem: Mapping[str, object]) -> Tensor:
-        size = self._native.workspace_size(problem)
-        return empty("workspace", like, (size,), "uint8") if size else None
+        if check:
+            self.can_run(**dict(zip(_launcher.OPS[self.variant.op], arguments, strict=True)))
+        lacking = self._launch(*arguments, None, workspace, stream)
+        if lacking is not None:
+            plan_bytes, workspace_bytes = lacking
+            if plan_bytes:
+                raise WorkspaceError("plan", "None", f"{plan_bytes} bytes, which no {self.variant.op} can be given")
+            workspace = empty("workspace", like, (workspace_bytes,), "uint8")
+            self._launch(*arguments, None, workspace, stream)
 
     def _number(self, name: str, given: int | None) -> int:
         """A number given by the caller, or fixed by the config."""

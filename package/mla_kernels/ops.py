@@ -85,7 +85,7 @@ def decode(
             max_splits, batch_invariant,
         )  # fmt: skip
     kernel = selection.decode_kernel(q, kv_cache, out, block_table is not None)
-    if plan is None:
+    if plan is None and (max_splits or batch_invariant):
         plan = plan_for(kernel, q, seq_lens, max_splits=max_splits, batch_invariant=batch_invariant, stream=stream)
     return kernel.launch(  # type: ignore[no-any-return]
         q, kv_cache, block_table, seq_lens, plan=plan, softmax_scale=softmax_scale, causal=causal, q_scale=q_scale,

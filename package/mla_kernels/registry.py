@@ -13,6 +13,19 @@ DTYPES = ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla")
 
 Value: TypeAlias = str | int
 
+Capability: TypeAlias = tuple[int, int]
+"""A compute capability, such as ``(9, 0)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arch:
+    """What machine code runs on, the payload that holds it, and the compute capabilities that it was built for."""
+
+    name: str
+    payload: str
+    device: str
+    capabilities: tuple[Capability, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
@@ -99,11 +112,13 @@ class Exclude:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Registry:
-    """What one payload's ``registry.json`` says."""
+    """What one payload's ``registry.json`` says; ``archs`` are all of the matrix, the payload's own among them."""
 
     payload: str
     arch: str
     device: str
+    capabilities: tuple[Capability, ...]
+    archs: tuple[Arch, ...]
     abi_hash: str
     traits: Mapping[str, tuple[str, ...]]
     domains: Mapping[str, Domain]
@@ -133,10 +148,14 @@ class Registry:
             return shared[key]
 
         payload = document["payload"]
+        own = _arch({**document["arch"], "payload": payload})
+        archs = {row["name"]: _arch(row) for row in document.get("archs", ())} | {own.name: own}
         return cls(
             payload=payload,
-            arch=document["arch"]["name"],
-            device=document["arch"]["device"],
+            arch=own.name,
+            device=own.device,
+            capabilities=own.capabilities,
+            archs=tuple(archs.values()),
             abi_hash=document["abi_hash"],
             traits={op: tuple(names) for op, names in document["traits"].items()},
             domains={field: domain(stated) for field, stated in document["domains"].items()},
@@ -157,6 +176,12 @@ class Registry:
                 for row in document["variants"]
             ),
         )
+
+
+def _arch(stated: Mapping[str, Any]) -> Arch:
+    capabilities = (capability.split(".") for capability in stated.get("capabilities", ()))
+    pairs = tuple((int(major), int(minor)) for major, minor in capabilities)
+    return Arch(stated["name"], stated["payload"], stated["device"], pairs)
 
 
 def _domain(stated: Sequence[Value] | Mapping[str, int]) -> Domain:

@@ -12,7 +12,7 @@ from mla_kernels.cache_kernels import GatherKvKernel, MergeStatesKernel, StoreKv
 from mla_kernels.devices import current_arch
 from mla_kernels.discovery import payloads
 from mla_kernels.errors import ValueRangeError, VariantNotFoundError
-from mla_kernels.explanation import Explanation, explained
+from mla_kernels.explanation import Explanation, explained, obstacle
 from mla_kernels.kernel import Kernel, limits
 from mla_kernels.registry import DTYPES, Value, Variant
 
@@ -73,7 +73,8 @@ def lookup(
         What is computed: ``decode``, ``sparse_decode``, ``sparse_prefill``, ``merge_states``, ``store_kv``,
         ``gather_kv`` or ``to_global_indices``.
     arch : str, optional
-        What it runs on, such as ``cpu``; by default the current device's.
+        What it runs on, such as ``cpu``; by default what serves the current CUDA device, or else the host's. Without an
+        arch, or with one of CUDA, the CUDA driver is initialised, and a process forked later cannot use it.
     q_dtype, kv_dtype, out_dtype, in_dtype : str, optional
         Element types: ``fp32 fp16 bf16 e4m3``, and ``fp8_ds_mla`` for the 656-byte cache row. Where ``q_dtype`` or
         ``in_dtype`` is given, the cache and the output have the same type unless stated (an output of e4m3 is bf16).
@@ -125,9 +126,9 @@ def lookup(
 def find(config: Mapping[str, object]) -> Kernel:
     """Find the kernel that serves a config, without the cache; the errors are those of ``lookup``."""
     op, wanted, variant = search(config)
-    if variant is None:
+    payload = payloads().found[variant.payload] if variant else None
+    if variant is None or payload is None or (payload.registry.device != "cpu" and obstacle(variant.arch)):
         raise VariantNotFoundError(str(explained(op, wanted)))
-    payload = payloads().found[variant.payload]
     dtypes = {trait: value for trait, value in variant.baked.items() if trait.endswith("_dtype")}
     bind = partial(payload.library.kernel, variant.name, dtypes, device=payload.registry.device)
     return KERNELS[op](variant, wanted, bind, limits(variant, wanted))
@@ -192,7 +193,8 @@ def completed(config: Mapping[str, object]) -> dict[str, Value]:
     index = payloads().indices[op]
     for field in wanted if index.variants else ():
         _name(f"config field of {op}", field, ("op", *index.fields))
-    wanted.setdefault("arch", current_arch())
+    if "arch" not in wanted:
+        wanted["arch"] = current_arch()
     own = wanted.get("q_dtype", wanted.get("in_dtype"))
     if own is not None:
         for field, value in {"kv_dtype": own, "out_dtype": "bf16" if own == "e4m3" else own}.items():

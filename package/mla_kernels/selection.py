@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mla_kernels.frameworks import Packed, Tensor, cache_dtype_name, dtype_name, extents, first
+from mla_kernels.devices import arch_for
+from mla_kernels.errors import DTypeError
+from mla_kernels.frameworks import Packed, Tensor, cache_dtype_name, device_of, dtype_name, extents, first
 from mla_kernels.kernel import Kernel
 from mla_kernels.resolve import find
 
@@ -28,7 +30,7 @@ def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], 
     """
     try:
         return _cache[_key(describe, tensors, options)]
-    except (KeyError, AttributeError, TypeError, IndexError):
+    except (KeyError, AttributeError, TypeError, IndexError, DTypeError):
         kernel = find(describe(*tensors, *options))  # says what is wrong with what has no key
     if len(_cache) >= _MOST_CACHED:
         _cache.clear()
@@ -36,7 +38,7 @@ def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], 
 
 
 def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]) -> tuple[object, ...]:
-    key: list[object] = [describe, options]
+    key: list[object] = [describe, options, device_of("the first argument", first(tensors[0]))]
     for tensor in tensors:
         if tensor is None:
             key.append(None)
@@ -48,17 +50,20 @@ def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]
 
 def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Kernel:
     """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it."""
-    latent, cache = first(q), first(kv_cache)
+    latent: Tensor = q[0] if type(q) is tuple else q
+    cache: Tensor = kv_cache[0] if type(kv_cache) is tuple else kv_cache
     try:
         _, q_len, num_heads, _ = latent.shape
         _, page_size, row = cache.shape
         written = None if out is None else out.dtype
-        return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written]
+        device = device_of("q", latent)  # CuPy's own devices have no hash
+        return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device]
     except (KeyError, AttributeError, TypeError, ValueError):
         kernel = find(decode(q, kv_cache, out, paged))  # says what is wrong with what has no key
     if len(_decodes) >= _MOST_CACHED:
         _decodes.clear()
-    return _decodes.setdefault((latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written), kernel)
+    key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device)
+    return _decodes.setdefault(key, kernel)
 
 
 def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Config:
@@ -67,6 +72,7 @@ def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Conf
     page_size = _page_size(kv_cache)
     return {
         "op": "decode",
+        "arch": arch_for("q", first(q)),
         **_attention(q, "kv_cache", kv_cache, out),
         "kv_layout": "paged" if paged else "contiguous",
         "page_size": page_size if paged else None,
@@ -80,6 +86,7 @@ def sparse_decode(q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | No
     _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
     return {
         "op": "sparse_decode",
+        "arch": arch_for("q", first(q)),
         **_attention(q, "kv_cache", kv_cache, out),
         "page_size": _page_size(kv_cache),
         "num_heads": num_heads,
@@ -93,6 +100,7 @@ def sparse_prefill(q: Packed, kv: Packed, indices: Tensor, out: Tensor | None) -
     extents("kv", first(kv), "kv_len", "576")
     return {
         "op": "sparse_prefill",
+        "arch": arch_for("q", first(q)),
         **_attention(q, "kv", kv, out),
         "num_heads": extents("q", first(q), "q_len", "num_heads", "576")[1],
         "topk": extents("indices", indices, "q_len", "topk")[1],
@@ -106,6 +114,7 @@ def merge_states(o: Tensor, out: Tensor | None, out_dtype: str | None) -> Config
     written = out_dtype or (in_dtype if out is None else dtype_name("out", out))
     return {
         "op": "merge_states",
+        "arch": arch_for("o", first(o)),
         "in_dtype": in_dtype,
         "out_dtype": written,
         "num_heads": num_heads,
@@ -118,6 +127,7 @@ def store_kv(latent: Tensor, kv_cache: Packed) -> Config:
     extents("latent", latent, "num_tokens", "512")
     return {
         "op": "store_kv",
+        "arch": arch_for("latent", first(latent)),
         "in_dtype": dtype_name("latent", latent),
         "kv_dtype": cache_dtype_name("kv_cache", first(kv_cache)),
         "page_size": _page_size(kv_cache),
@@ -129,13 +139,24 @@ def gather_kv(kv_cache: Packed, out: Packed | None, kv_dtype: str | None, out_dt
     kv_dtype = kv_dtype or cache_dtype_name("kv_cache", first(kv_cache))
     own = "bf16" if kv_dtype in ("e4m3", "fp8_ds_mla") else kv_dtype
     written = out_dtype or (own if out is None else dtype_name("out", first(out)))
-    return {"op": "gather_kv", "kv_dtype": kv_dtype, "out_dtype": written, "page_size": _page_size(kv_cache)}
+    return {
+        "op": "gather_kv",
+        "arch": arch_for("kv_cache", first(kv_cache)),
+        "kv_dtype": kv_dtype,
+        "out_dtype": written,
+        "page_size": _page_size(kv_cache),
+    }
 
 
 def to_global_indices(token_indices: Tensor, page_size: object) -> Config:
     """The config of an index translation."""
     _, topk = extents("token_indices", token_indices, "num_tokens", "topk")
-    return {"op": "to_global_indices", "page_size": page_size, "topk": topk}
+    return {
+        "op": "to_global_indices",
+        "arch": arch_for("token_indices", first(token_indices)),
+        "page_size": page_size,
+        "topk": topk,
+    }
 
 
 def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None) -> Config:

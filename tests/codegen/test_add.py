@@ -34,6 +34,20 @@ def test_a_point_no_row_is_near_becomes_a_row(real):
     checked(load(real))
 
 
+def test_a_shared_row_serves_every_arch_that_it_names(real):
+    assert add(parse(["op=gather_kv", "arch=sm90a", "kv_dtype=fp16", "out_dtype=bf16"]), real) == (
+        "sm90a_gather_kv_kvfp16_obf16",
+        "sm100f_gather_kv_kvfp16_obf16",
+    )
+
+
+def test_a_row_beside_a_shared_one_keeps_its_folder(real):
+    point = parse(["op=store_kv", "arch=sm90a", "in_dtype=fp32", "kv_dtype=e4m3"])
+    assert add(point, real) == ("sm90a_store_kv_ifp32_kve4m3",)
+    variant = next(v for v in checked(load(real)) if v.name == "sm90a_store_kv_ifp32_kve4m3")
+    assert variant.folder == "cuda"
+
+
 def test_comments_survive(real):
     before = [line for line in (real / "cpu.toml").read_text().splitlines() if line.startswith("#")]
     add(parse(["op=decode", "arch=cpu", "q_dtype=fp32", "kv_dtype=bf16"]), real)
@@ -51,6 +65,7 @@ def test_comments_survive(real):
         (["op=decode", "arch=cpu", "colour=red"], "unknown field 'colour'"),
         (["op=decode", "arch"], "'arch': write <field>=<value>"),
         (["op=decode", "arch=cpu", "kv_dtype=bf16"], "q_dtype is missing"),
+        (["op=decode", "arch=sm100f", "q_dtype=fp16", "kv_dtype=e4m3"], "excluded: .* multiplies equal types"),
     ],
 )
 def test_a_refusal_says_why_and_changes_nothing(real, pairs, said):

@@ -12,7 +12,7 @@ from codegen.validate import checked
 def test_check_and_list(capsys):
     assert main(["check"]) == 0
     capsys.readouterr()
-    assert main(["list", "op=decode", "q_dtype=bf16"]) == 0
+    assert main(["list", "op=decode", "arch=cpu", "q_dtype=bf16"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "cpu_decode_qbf16_kvbf16_obf16_direct_split",
         "cpu_decode_qbf16_kve4m3_obf16_direct_split",
@@ -24,7 +24,7 @@ def test_explain_names_row_and_unit(capsys):
     assert main(["explain", "cpu_decode_qbf16_kve4m3_obf16_direct_split"]) == 0
     out = capsys.readouterr().out
     assert "cpu.toml: kernel row 3 (decode)" in out
-    assert "generated/cpu/decode_qbf16.cpp" in out
+    assert "generated/cpu/decode_qbf16_direct_split.cpp" in out
 
 
 def test_an_unknown_name_fails_with_a_hint(capsys):

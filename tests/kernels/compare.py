@@ -29,6 +29,8 @@ DENSE = Tolerance(8e-4, 2.01 / 128, 5e-6)
 SPARSE = Tolerance(1e-3, 2.01 / 128, 5e-6)
 PREFILL = Tolerance(8e-4, 3.01 / 128, 7e-6)
 LSE = Tolerance(1e-6, 8.01 / 65536)
+QUANTISED = Tolerance(1e-2, 0.1, 3e-3)
+"""For variants that round the weights to e4m3: a weight is off by up to 2^-4 of itself."""
 SINGLE = Tolerance(1e-5, 1e-5, 1e-10)
 """For variants that compute in float32 throughout."""
 SINGLE_LSE = Tolerance(2e-6, 1e-5)

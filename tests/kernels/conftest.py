@@ -1,4 +1,4 @@
-"""Parameters from the registries' rows, hardware that is absent reported by name, hypothesis settings."""
+"""Parameters from the rows of the CPU's registry, what did not run reported by name, hypothesis settings."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         marker = metafunc.definition.get_closest_marker("op")
         assert marker is not None, f"{metafunc.definition.nodeid} needs @pytest.mark.op"
         where: Callable[[Row], bool] = marker.kwargs.get("where", lambda row: True)
-        chosen = [row for row in rows(marker.args[0]) if where(row)]
+        chosen = [row for row in rows(marker.args[0]) if row.device == "cpu" and where(row)]
         assert chosen, f"{metafunc.definition.nodeid}: no row of {marker.args[0]} qualifies"
         metafunc.parametrize("variant", chosen, ids=[row.name for row in chosen], indirect=True)
     if "device" in metafunc.fixturenames:
-        metafunc.parametrize("device", archs(), ids=[arch.name for arch in archs()], indirect=True)
+        hosts = [arch for arch in archs() if arch.device == "cpu"]
+        metafunc.parametrize("device", hosts, ids=[arch.name for arch in hosts], indirect=True)
 
 
 @pytest.fixture

@@ -39,23 +39,27 @@ class Guarded:
         assert_same_bytes(f"guard zone of {name}", seen, want, reproduce)
 
 
-def guarded(shape: Sequence[int], dtype: torch.dtype, device: str = "cpu", *, pad: int = 16) -> Guarded:
+def guarded(
+    shape: Sequence[int], dtype: torch.dtype, device: str = "cpu", *, pad: int = 16, finite: bool = False
+) -> Guarded:
     """A poisoned tensor with a poisoned border: ``pad`` elements in the last dimension, one in the others."""
     border = [1] * (len(shape) - 1) + [pad]
     buffer = torch.empty([n + 2 * p for n, p in zip(shape, border, strict=True)], dtype=dtype, device=device)
-    _poison(buffer)
+    _poison(buffer, finite)
     view = buffer
     for dim, (n, p) in enumerate(zip(shape, border, strict=True)):
         view = view.narrow(dim, p, n)
     return Guarded(view, buffer)
 
 
-def poisoned(shape: Sequence[int], dtype: torch.dtype, device: str = "cpu", *, strided: bool = False) -> Tensor:
-    """A tensor of NaN; ``strided`` makes it a slice of a larger one."""
+def poisoned(
+    shape: Sequence[int], dtype: torch.dtype, device: str = "cpu", *, strided: bool = False, finite: bool = False
+) -> Tensor:
+    """A tensor of NaN, or of a large number if ``finite``; ``strided`` makes it a slice of a larger one."""
     if strided:
-        return guarded(shape, dtype, device).view
+        return guarded(shape, dtype, device, finite=finite).view
     tensor = torch.empty(list(shape), dtype=dtype, device=device)
-    _poison(tensor)
+    _poison(tensor, finite)
     return tensor
 
 
@@ -71,7 +75,10 @@ def strided_copy(tensor: Tensor) -> Tensor:
     return copy
 
 
-def _poison(tensor: Tensor) -> None:
+def _poison(tensor: Tensor, finite: bool = False) -> None:
+    if finite:
+        tensor.view(torch.uint8).fill_(0x7E) if tensor.element_size() == 1 else tensor.fill_(3e4)
+        return
     if tensor.element_size() == 1:
         raw = tensor.view(torch.uint8)
         raw.fill_(0xFF)

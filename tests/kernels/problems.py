@@ -16,6 +16,7 @@ from . import memory
 from .compare import (
     DENSE,
     LSE,
+    QUANTISED,
     ROUNDED_KEYS_LSE,
     SINGLE,
     SINGLE_LSE,
@@ -67,13 +68,23 @@ def write_rows(pool: Tensor, slots: Tensor, stored: Tensor) -> None:
 
 
 def poisoned_pool(
-    stored: Tensor, slots: Tensor, num_pages: int, page_size: int, *, strided: bool, split: bool, device: str
+    stored: Tensor,
+    slots: Tensor,
+    num_pages: int,
+    page_size: int,
+    *,
+    strided: bool,
+    split: bool,
+    device: str,
+    finite: bool = False,
 ) -> Packed:
     """A pool of NaN that holds ``stored`` rows at ``slots``; ``split`` gives latent and rope their own tensors."""
     parts = stored.split([512, 64], -1) if split else (stored,)
     pools = []
     for part in parts:
-        pool = memory.poisoned((num_pages, page_size, part.shape[-1]), part.dtype, device, strided=strided)
+        pool = memory.poisoned(
+            (num_pages, page_size, part.shape[-1]), part.dtype, device, strided=strided, finite=finite
+        )
         write_rows(pool, slots, part)
         pools.append(pool)
     return (pools[0], pools[1]) if split else pools[0]
@@ -112,6 +123,7 @@ def tolerances(variant: Row, base: Tolerance, *, exact_scales: bool, peak: float
     """
     rounded = variant.kv_dtype == "fp8_ds_mla" and not exact_scales
     single = variant.q_dtype == "fp32"
+    base = QUANTISED if variant.q_dtype == "e4m3" else base
     for_lse = SINGLE_LSE if single else ROUNDED_KEYS_LSE if rounded else LSE
     for_lse = replace(for_lse, absolute=for_lse.absolute * max(1.0, peak / 4))
     return SINGLE.widened(max(1.0, peak / 8)) if single else base, for_lse
@@ -126,7 +138,7 @@ def peak_of(lse: Tensor) -> float:
 @functools.cache
 def garbage_workspace(device: str) -> Tensor:
     """Room for every small problem; refilled before each use."""
-    return memory.garbage(64 << 20, device)
+    return memory.garbage(64 << 20 if device == "cpu" else 512 << 20, device)
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,7 @@ class Decode:
     split_q: bool = False
     split_kv: bool = False
     uint8: bool = False
+    finite: bool = False
     spare: int = 3
     seed: int = 0
 
@@ -157,6 +170,11 @@ class Decode:
     def row(self) -> Row:
         """The variant under test."""
         return row(self.variant)
+
+    @property
+    def q_scale(self) -> float:
+        """The factor of an e4m3 query."""
+        return 0.7 if self.row.q_dtype == "e4m3" else 1.0
 
     @property
     def kv_scale(self) -> float:
@@ -210,7 +228,14 @@ class Decode:
         size = self.page_size if self.paged else self.capacity
         num_pages = sum(self.pages) + self.spare if self.paged else len(self.lengths)
         kv_cache = poisoned_pool(
-            stored, slots, num_pages, size, strided=self.strided, split=self.split_kv, device=device
+            stored,
+            slots,
+            num_pages,
+            size,
+            strided=self.strided,
+            split=self.split_kv,
+            device=device,
+            finite=self.finite,
         )
         if self.uint8 and isinstance(kv_cache, Tensor):
             kv_cache = kv_cache.view(torch.uint8)
@@ -227,6 +252,7 @@ class Decode:
         return {
             "softmax_scale": self.softmax_scale,
             "causal": self.causal,
+            "q_scale": self.q_scale,
             "kv_scale": self.kv_scale,
             "out_scale": self.out_scale,
         }

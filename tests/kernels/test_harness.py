@@ -58,7 +58,7 @@ def test_bytes_tell_zeros_apart() -> None:
         assert_same_bytes("x", torch.tensor([-0.0]), torch.tensor([0.0]))
 
 
-@pytest.mark.parametrize("row", rows("decode"), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in rows("decode") if row.device == "cpu"], ids=lambda row: row.name)
 def test_only_used_rows_are_numbers(row: Row) -> None:
     problem = Decode(row.name, lengths=(70, 0, 3), page_size=16)
     inputs = problem.tensors()

@@ -12,7 +12,7 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels import discovery, resolve, selection
+from mla_kernels import devices, discovery, resolve, selection
 
 SCALE = 192**-0.5
 
@@ -46,14 +46,18 @@ def problem() -> Decode:
 def rediscover() -> Iterator[Callable[[], discovery.Payloads]]:
     """Forget what was discovered, before the next lookup and after the test."""
 
-    def forget() -> discovery.Payloads:
+    def forget() -> None:
         discovery.payloads.cache_clear()
         resolve._cache.clear()
         selection._cache.clear()
         selection._decodes.clear()
+        devices.forget()
+
+    def discover() -> discovery.Payloads:
+        forget()
         return discovery.payloads()
 
-    yield forget
+    yield discover
     forget()
 
 

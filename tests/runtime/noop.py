@@ -105,8 +105,9 @@ def arguments(op: str, **dtypes: str) -> dict[str, Any]:
     return result
 
 
-def launch(kernel: _launcher.Kernel, named: Mapping[str, Any], plan: Any = None, workspace: Any = None) -> None:
-    kernel.launch(*named.values(), plan, workspace, None)
+def launch(kernel: _launcher.Kernel, named: Mapping[str, Any], plan: Any = None, workspace: Any = None) -> Any:
+    """What the launch lacks, or None."""
+    return kernel.launch(*named.values(), plan, workspace, None)
 
 
 def expected(op: str, named: Mapping[str, Any], byte_rows: bool = False) -> dict[str, float | int]:

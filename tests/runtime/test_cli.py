@@ -54,7 +54,7 @@ def test_list_filters(run):
         variant.name for variant in mla.variants(op="decode", kv_dtype="e4m3")
     ]
     status, out, _ = run("list", "op=merge_states")
-    assert "cpu_merge_states_ifp32_obf16" in out
+    assert "cpu_merge_states_ifp32_obf16_rows" in out
     assert "cpu_decode" not in out
 
 
@@ -129,6 +129,6 @@ def test_bench_overhead(run, tmp_path):
     told = {row["what"]: row for row in json.loads(out)}
     assert status == 0
     assert told["import mla_kernels"]["to reach"] == "60 ms"
-    assert len(told) == 15
+    assert len(told) == 19
     assert all(row["us"] > 0 for what, row in told.items() if "over" not in what and "allocating" not in what)
     mla.lookup(op="decode", q_dtype="bf16")

@@ -74,7 +74,7 @@ REFUSED = {
     "no lengths": ({"seq_lens": None}, DTypeError, "seq_lens", "tensor"),
     "lengths of int64": ({"seq_lens": D.seq_lens.long()}, DTypeError, "seq_lens", "int32"),
     "lengths of a matrix": ({"seq_lens": D.seq_lens[None]}, ShapeError, "seq_lens", "[batch]"),
-    "lengths of another batch": ({"seq_lens": int32(1, 2)}, ShapeError, "seq_lens", "[3], as q has"),
+    "lengths of another batch": ({"seq_lens": int32(1, 2)}, ShapeError, "seq_lens", "3, as q has"),
     "length negative": ({"seq_lens": int32(1, -1, 4)}, ValueRangeError, "seq_lens[1]", "0 to "),
     "length too large": ({"seq_lens": int32(1, 2, 49)}, ValueRangeError, "seq_lens[2]", "0 to 48"),
     "contiguous cache of fewer requests": (

@@ -158,9 +158,11 @@ def test_wrong_number_of_arguments(noop, count):
 @pytest.mark.parametrize(
     ("plan", "workspace", "error", "message"),
     [
-        (None, zeros(64), WorkspaceError, "plan: got 0 bytes; accepts at least 32 bytes"),
+        (zeros(0), zeros(64), WorkspaceError, "plan: got 0 bytes; accepts at least 32 bytes"),
         (zeros(15), zeros(64), WorkspaceError, "plan: got 30 bytes; accepts at least 32 bytes"),
-        (zeros(16), None, WorkspaceError, "workspace: got 0 bytes; accepts at least 128 bytes"),
+        (zeros(15), None, WorkspaceError, "plan: got 30 bytes; accepts at least 32 bytes"),
+        (None, zeros(63), WorkspaceError, "workspace: got 126 bytes; accepts at least 128 bytes"),
+        (zeros(16), zeros(0), WorkspaceError, "workspace: got 0 bytes; accepts at least 128 bytes"),
         (zeros(16), zeros(63), WorkspaceError, "workspace: got 126 bytes; accepts at least 128 bytes"),
         (zeros(16), zeros(8, 16)[:, :8], WorkspaceError, "workspace: got a tensor with gaps; accepts a contiguous"),
         (zeros(16), zeros(1).expand(64), WorkspaceError, "workspace: got a tensor with gaps"),
@@ -174,6 +176,15 @@ def test_buffers(noop, plan, workspace, error, message):
     noop.expect(plan=32, workspace=128)
     with pytest.raises(error, match=message):
         launch(noop.kernel("decode"), arguments("decode"), plan, workspace)
+
+
+@pytest.mark.parametrize(
+    ("plan", "workspace", "lacking"),
+    [(None, None, (32, 128)), (zeros(16), None, (0, 128)), (None, zeros(64), (32, 0))],
+)
+def test_what_a_launch_lacks_is_returned(noop, plan, workspace, lacking):
+    noop.expect(plan=32, workspace=128)
+    assert launch(noop.kernel("decode"), arguments("decode"), plan, workspace) == lacking
 
 
 def test_stream_must_be_a_handle(noop):

@@ -27,7 +27,7 @@ def test_lookup_finds_the_exact_variant():
     [
         ({"op": "decode", "q_dtype": "fp32"}, "cpu_decode_qfp32_kvfp32_ofp32_direct_split"),
         ({"op": "sparse_prefill", "q_dtype": "fp16"}, "cpu_sparse_prefill_qfp16_kvfp16_ofp16_direct_rows"),
-        ({"op": "merge_states", "in_dtype": "fp32", "out_dtype": "bf16"}, "cpu_merge_states_ifp32_obf16"),
+        ({"op": "merge_states", "in_dtype": "fp32", "out_dtype": "bf16"}, "cpu_merge_states_ifp32_obf16_rows"),
         ({"op": "store_kv", "in_dtype": "bf16", "kv_dtype": "fp8_ds_mla"}, "cpu_store_kv_ibf16_kvfp8_ds_mla"),
         ({"op": "gather_kv", "kv_dtype": "e4m3", "out_dtype": "fp16"}, "cpu_gather_kv_kve4m3_ofp16"),
         ({"op": "to_global_indices", "page_size": 64}, "cpu_to_global_indices"),

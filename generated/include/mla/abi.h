@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "3996fef91e26952c"
+#define MLA_ABI_HASH "201b0ef65ae6a8f2"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus

@@ -53,7 +53,8 @@ bool check_writable(Argument argument, const View& view) {
 
 }  // namespace
 
-Problem::Problem(const Spec& spec) : spec_(spec), call_(spec.device_type) {
+Problem::Problem(const Spec& spec)
+    : spec_(spec), call_(spec.device_type), dims_(&field_at(spec.op->dims_offset)) {
   memset(words_, 0, static_cast<size_t>(spec.op->size));
 }
 
@@ -85,22 +86,20 @@ PyObject* Problem::shape_text(const TensorBinding& binding) const {
                                     joined.get(), kLatent, kRope);
 }
 
-bool Problem::bind_dim(int dim, int64_t extent, Argument argument) {
-  Argument& from = dim_from_[dim];
-  const char* name = spec_.op->dims[dim];
-  const long long got = extent, bound = dims()[dim];
-  if (is_bound(dim)) {
-    return refuse(MLA_SHAPE, argument, PyUnicode_FromFormat("%s = %lld", name, got),
-                  PyUnicode_FromFormat("%lld, as %s has", bound, from.name));
-  }
-  const Limits& limits = spec_.limits[dim];
-  if (!limits.contain(extent)) {
-    return refuse(MLA_SHAPE, argument, PyUnicode_FromFormat("%s = %lld", name, got), limits.text());
-  }
-  dims()[dim] = extent;
+inline bool Problem::set_dim(int dim, int64_t extent, Argument argument) {
+  if (is_bound(dim)) return dims_[dim] == extent || refuse_dim(dim, extent, argument);
+  if (!spec_.limits[dim].contain(extent)) return refuse_dim(dim, extent, argument);
+  dims_[dim] = extent;
   bound_dims_ |= 1u << dim;
-  from = argument;
+  dim_from_[dim] = argument;
   return true;
+}
+
+bool Problem::refuse_dim(int dim, int64_t extent, Argument argument) const {
+  const long long got = extent, bound = dims_[dim];
+  return refuse(MLA_SHAPE, argument, PyUnicode_FromFormat("%s = %lld", spec_.op->dims[dim], got),
+                is_bound(dim) ? PyUnicode_FromFormat("%lld, as %s has", bound, dim_from_[dim].name)
+                              : spec_.limits[dim].text());
 }
 
 bool Problem::allow_stride(const TensorBinding& binding, Argument argument, const View& view,
@@ -244,7 +243,7 @@ bool Problem::read_buffer(const char* name, PyObject* value, bool written, Buffe
     return refuse(MLA_WORKSPACE, {name}, text("a tensor with gaps"), text("a contiguous tensor"));
   }
   if (written && !check_writable({name}, view)) return false;
-  *buffer = {view.data(), view.bytes};
+  *buffer = {view.data(), view.bytes, true};
   return check_alignment({name}, buffer->data, kBufferAlignment);
 }
 

@@ -24,6 +24,7 @@ struct Spec {
 struct Buffer {
   void* data = nullptr;
   int64_t bytes = 0;
+  bool given = false;
 };
 
 inline constexpr int64_t kBufferAlignment = 16;  // of plan and workspace: any type fits
@@ -63,15 +64,12 @@ class Problem {
   bool set_view(const TensorBinding& binding, Argument argument, PyObject* object, int64_t row,
                 int32_t offset);
   void derive_rope(const TensorBinding& binding);
-  bool set_dim(int dim, int64_t extent, Argument argument) {
-    return (is_bound(dim) && dims()[dim] == extent) || bind_dim(dim, extent, argument);
-  }
+  bool set_dim(int dim, int64_t extent, Argument argument);
   bool is_bound(int dim) const { return (bound_dims_ >> dim & 1) != 0; }
-  bool bind_dim(int dim, int64_t extent, Argument argument);
+  [[gnu::cold]] bool refuse_dim(int dim, int64_t extent, Argument argument) const;
   bool allow_stride(const TensorBinding& binding, Argument argument, const View& view, int index);
   unsigned char* bytes() { return reinterpret_cast<unsigned char*>(words_); }
   int64_t& field_at(int32_t offset) { return words_[offset / sizeof(int64_t)]; }
-  int64_t* dims() { return &field_at(spec_.op->dims_offset); }
   [[gnu::cold]] PyObject* shape_text(const TensorBinding& binding) const;
 
   const Spec& spec_;
@@ -80,6 +78,7 @@ class Problem {
   bool partial_ = false;
   uint32_t bound_dims_ = 0;      // a bit each
   Argument dim_from_[kMaxDims];  // the argument that gave the extent, of a bound dimension
+  int64_t* const dims_;          // in words_
   int64_t words_[max_problem_size() / sizeof(int64_t)];
 };
 

@@ -31,11 +31,8 @@ mla_status run_unlocked(Function function) {
 
 using SizeFunction = mla_status (*)(int64_t, const void*, int64_t*);
 
-bool check_buffer(const Kernel& kernel, SizeFunction size, Problem& problem, const char* name,
-                  const Buffer& buffer) {
-  int64_t bytes = 0;
-  return check(kernel, size(kernel.variant, problem.data(), &bytes)) &&
-         check_size(name, buffer, bytes);
+bool ask_size(const Kernel& kernel, SizeFunction size, Problem& problem, int64_t* bytes) {
+  return check(kernel, size(kernel.variant, problem.data(), bytes));
 }
 
 PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
@@ -58,11 +55,21 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   }
   const Functions& payload = kernel.payload->functions;
   Buffer plan, workspace;
+  int64_t plan_bytes = 0, workspace_bytes = 0;
   if (!problem.read_buffer("plan", rest[0], false, &plan) ||
       !problem.read_buffer("workspace", rest[1], true, &workspace) ||
-      !check_buffer(kernel, payload.plan_size, problem, "plan", plan) ||
-      !check_buffer(kernel, payload.workspace_size, problem, "workspace", workspace)) {
+      !ask_size(kernel, payload.plan_size, problem, &plan_bytes) ||
+      !ask_size(kernel, payload.workspace_size, problem, &workspace_bytes)) {
     return nullptr;
+  }
+  if ((plan.given && !check_size("plan", plan, plan_bytes)) ||
+      (workspace.given && !check_size("workspace", workspace, workspace_bytes))) {
+    return nullptr;
+  }
+  const long long lacks_plan = plan.given ? 0 : plan_bytes;
+  const long long lacks_workspace = workspace.given ? 0 : workspace_bytes;
+  if (lacks_plan > 0 || lacks_workspace > 0) {
+    return Py_BuildValue("(LL)", lacks_plan, lacks_workspace);
   }
   const mla_status status = run_unlocked([&] {
     return payload.launch(kernel.variant, problem.data(), plan.data, plan.bytes, workspace.data,
@@ -84,7 +91,7 @@ PyObject* query_size(PyObject* self, PyObject* mapping, SizeFunction size) {
   Problem problem(kernel.spec);
   int64_t bytes = 0;
   if (!arguments || !problem.set_by_name(arguments.get()) ||
-      !check(kernel, size(kernel.variant, problem.data(), &bytes))) {
+      !ask_size(kernel, size, problem, &bytes)) {
     return nullptr;
   }
   return PyLong_FromLongLong(bytes);
@@ -124,9 +131,10 @@ PyObject* kernel_plan(PyObject* self, PyObject* positional, PyObject* keywords) 
   const Ref arguments = own(mapping);
   Problem problem(kernel.spec);
   Buffer plan;
+  int64_t bytes = 0;
   if (!arguments || !problem.use_stream(stream) || !problem.set_by_name(arguments.get()) ||
       !problem.read_buffer("out", out, true, &plan) ||
-      !check_buffer(kernel, payload.plan_size, problem, "out", plan)) {
+      !ask_size(kernel, payload.plan_size, problem, &bytes) || !check_size("out", plan, bytes)) {
     return nullptr;
   }
   const mla_status status = run_unlocked([&] {

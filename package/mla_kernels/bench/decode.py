@@ -167,7 +167,7 @@ def _kernel_call(cell: Problem, data: _Data, arch: str | None) -> Call:
     kernel = find(
         {
             "op": "decode",
-            "arch": arch,
+            "arch": arch or "cpu",
             "q_dtype": cell.q_dtype,
             "kv_dtype": cell.kv_dtype,
             "kv_layout": "paged",

@@ -16,8 +16,9 @@ import mla_kernels
 from mla_kernels import _launcher, resolve, selection
 from mla_kernels.attention_kernels import DecodeKernel
 from mla_kernels.bench.report import MissingPackageError, Progress, Row
-from mla_kernels.bench.timing import overheads
+from mla_kernels.bench.timing import Call, overheads
 from mla_kernels.discovery import Payloads
+from mla_kernels.frameworks import Tensor
 from mla_kernels.index import Index
 from mla_kernels.kernel import Kernel, Plan, limits
 from mla_kernels.registry import Domain, Registry, Variant
@@ -31,7 +32,9 @@ except ImportError as error:
 NOOP = "cpu_decode_qbf16_kvbf16_obf16_direct_noop"
 DTYPES = {"q_dtype": "bf16", "kv_dtype": "bf16", "out_dtype": "bf16"}
 SCALE = 192**-0.5
+SCALARS = {"softmax_scale": SCALE, "q_scale": 1.0, "kv_scale": 1.0, "out_scale": 1.0}
 _TIMED = "import time; start = time.perf_counter(); import mla_kernels; {}; print(time.perf_counter() - start)"
+_BARE = "bare "
 _FIRST_LOOKUP = "mla_kernels.lookup(op='decode', q_dtype='bf16')"
 
 
@@ -169,33 +172,69 @@ def one_call() -> list[Row]:
     ]
 
 
-def launches(path: str) -> list[Row]:
-    """Six tensors and four scalars through all checks into a decode that computes nothing."""
+def launches(path: str, rounds: int = 15) -> list[Row]:
+    """Six tensors and four scalars through all checks into a decode that computes nothing, then with two buffers more.
+
+    The no-op needs neither plan nor workspace; each is one more tensor to read. Every round takes all calls in turns;
+    the median of a launch is over the median of its bare call, the best over the best.
+    """
     step = _Step()
     kernel = _noop_kernel(path, step.kernel.variant.accepts)
     plan = Plan(step.plan.buffer, NOOP, 1, 1, 1, 0, False)
-    raw, floor_object = kernel._native.launch, _Floor()
-    scalars = (SCALE, 1.0, 1.0, 1.0, True, 0, False, plan.buffer, step.workspace, None)
-    calls = {
-        "floor": lambda: _floor(*step.positional, plan=plan, **step.given),
-        "floor object": lambda: floor_object(*step.positional, plan=plan, **step.given),
-        "raw floor": lambda: _positional(*step.positional, step.out, step.lse, *scalars),
-        "raw": lambda: raw(*step.positional, step.out, step.lse, *scalars),
-        "kernel": lambda: kernel(*step.positional, plan=plan, **step.given),
-        "method": lambda: kernel.launch(*step.positional, plan=plan, **step.given),
-        "decode": lambda: mla_kernels.decode(*step.positional, plan=plan, **step.given),
-    }
+    measured: list[tuple[str, Call, Call, str | None]] = [
+        *_ways(kernel, step, "six tensors", None, None),
+        *_ways(kernel, step, "six tensors, plan and workspace", plan, step.workspace),
+    ]
+    calls = {what: call for what, call, _, _ in measured} | {_BARE + what: bare for what, _, bare, _ in measured}
     with _selected(kernel, step):
-        seconds = overheads(calls)
+        seconds = [overheads(calls, repeats=5) for _ in range(rounds)]
+
+    def over(what: str, statistic: Callable[[list[float]], float]) -> float:
+        return statistic([one[what] for one in seconds]) - statistic([one[_BARE + what] for one in seconds])
+
+    return [_row(what, over(what, statistics.median), target, over(what, min)) for what, _, _, target in measured]
+
+
+def _ways(
+    kernel: DecodeKernel, step: _Step, given: str, plan: Plan | None, workspace: Tensor | None
+) -> list[tuple[str, Call, Call, str | None]]:
+    """Each way to launch: what it is, the launch, the bare call with the same arguments, and the time to reach."""
+    raw, bare_object = kernel._native.launch, _Floor()
+    tensors = (*step.positional, step.out, step.lse)
+    rest = (*SCALARS.values(), True, 0, False, None if plan is None else plan.buffer, workspace, None)
+    named = {"out": step.out, "lse": step.lse, **SCALARS}
+    if plan is not None:
+        named |= {"plan": plan, "workspace": workspace}
+    reach = "0.6 us" if plan is None else None
+
+    def bare() -> None:
+        _floor(*step.positional, **named)
+
     return [
-        _row("launcher, no-op, over a bare call of a function", seconds["raw"] - seconds["raw floor"], "0.6 us"),
-        _row(
-            "kernel(...), no-op, over a bare call of an object", seconds["kernel"] - seconds["floor object"], "0.6 us"
+        (
+            f"launcher, no-op, {given}, over a bare call of a function",
+            lambda: raw(*tensors, *rest),
+            lambda: _positional(*tensors, *rest),
+            reach,
         ),
-        _row(
-            "kernel.launch(...), no-op, over a bare call of a function", seconds["method"] - seconds["floor"], "0.6 us"
+        (
+            f"kernel(...), no-op, {given}, over a bare call of an object",
+            lambda: kernel(*step.positional, **named),
+            lambda: bare_object(*step.positional, **named),
+            reach,
         ),
-        _row("mla.decode(...), no-op, over a bare call of a function", seconds["decode"] - seconds["floor"], "5 us"),
+        (
+            f"kernel.launch(...), no-op, {given}, over a bare call of a function",
+            lambda: kernel.launch(*step.positional, **named),
+            bare,
+            reach,
+        ),
+        (
+            f"mla.decode(...), no-op, {given}, over a bare call of a function",
+            lambda: mla_kernels.decode(*step.positional, **named),
+            bare,
+            "5 us",
+        ),
     ]
 
 
@@ -241,5 +280,6 @@ def _positional(*arguments: object) -> None:
     pass
 
 
-def _row(what: str, seconds: float, target: str | None) -> Row:
-    return {"what": what, "us": seconds * 1e6, "to reach": target}
+def _row(what: str, seconds: float, target: str | None, best: float | None = None) -> Row:
+    """A median, and the best where more than one was taken."""
+    return {"what": what, "us": seconds * 1e6, "best us": None if best is None else best * 1e6, "to reach": target}

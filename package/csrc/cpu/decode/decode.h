@@ -1,7 +1,6 @@
 #pragma once
 
-#include <string_view>
-
+#include "common/traits.h"
 #include "cpu/attention.h"
 #include "cpu/op.h"
 
@@ -18,11 +17,10 @@ Status launch(const mla_decode_problem& problem, const AttentionTypes& types, Co
 
 }  // namespace decode
 
-template <DType kQ, DType kKv, DType kOut>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Decode : Op<mla_decode_problem> {
   static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
-  static constexpr std::string_view kLoad = "direct";
-  static constexpr std::string_view kSchedule = "split";
+  static_assert(kLoad == Load::direct && kSchedule == Schedule::split);
 
   static Status can_run(const Problem& problem);
   static Status plan_size(const Problem& problem, int64_t* bytes);
@@ -33,29 +31,30 @@ struct Decode : Op<mla_decode_problem> {
 
 // Not inline, so that a variant nobody instantiates is a link error.
 
-template <DType kQ, DType kKv, DType kOut>
-Status Decode<kQ, kKv, kOut>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
   return decode::can_run(problem, kTypes);
 }
 
-template <DType kQ, DType kKv, DType kOut>
-Status Decode<kQ, kKv, kOut>::plan_size(const Problem& problem, int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan_size(const Problem& problem, int64_t* bytes) {
   return decode::plan_size(problem, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut>
-Status Decode<kQ, kKv, kOut>::plan(const Problem& problem, Buffer plan, Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan(const Problem& problem, Buffer plan, Stream) {
   return decode::plan(problem, plan);
 }
 
-template <DType kQ, DType kKv, DType kOut>
-Status Decode<kQ, kKv, kOut>::workspace_size(const Problem& problem, int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
+                                                               int64_t* bytes) {
   return decode::workspace_size(problem, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut>
-Status Decode<kQ, kKv, kOut>::launch(const Problem& problem, ConstBuffer plan, Buffer workspace,
-                                     Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer plan,
+                                                       Buffer workspace, Stream) {
   return decode::launch(problem, kTypes, plan, workspace);
 }
 

@@ -7,29 +7,57 @@ namespace mla::cpu {
 namespace {
 
 // Tiles of 16 rows of 64 bytes. S^T = K Q^T puts rows in lanes for the softmax and takes K as it
-// lies; only V and P have to be rearranged.
+// lies; only V and P have to be rearranged, and for a single panel of 16 rows only P.
 inline constexpr int kTile = 16;
 inline constexpr int kTileDepth = 32;             // bf16 summed by one tile product
 inline constexpr int kTileWords = kTile * kTile;  // 32-bit
+inline constexpr int kTileBytes = 64;             // of a row
 inline constexpr int kQkSteps = kHeadDim / kTileDepth;
-inline constexpr int kAmxStage = 64;   // tokens staged at a time: four tiles of scores in flight
-inline constexpr int kAmxBlock = 128;  // the longest that keeps a thread within 1 MiB
+inline constexpr int kLatentSteps = kLatent / kTileDepth;
+inline constexpr int kAmxBlock = 128;  // tokens; more spend less on O, and more scratch
+inline constexpr int kKvTiles = kAmxBlock / kTile;
 inline constexpr int kPvSteps = kAmxBlock / kTileDepth;
 inline constexpr int kRowTiles = kMaxRows / kTile;
 inline constexpr int kColumnTiles = kLatent / kTile;
+inline constexpr int kAtOnce = 4;  // tiles that sums take: of tokens, or of columns
+
+using Tile = uint32_t[kTileWords];
+using SumTile = float[kTileWords];
+using ValueTiles = Tile[kAtOnce];  // [pair of tokens][column], see pair_columns
+
+// 16 tokens at equal distances: in the cache, or copied.
+struct KvTile {
+  const std::byte* latent;
+  const std::byte* rope;
+  int64_t latent_stride;
+  int64_t rope_stride;
+
+  // The tile of columns [32 step, 32 step + 32).
+  MLA_ALWAYS_INLINE const std::byte* at(int step) const {
+    return step < kLatentSteps ? latent + step * kTileBytes
+                               : rope + (step - kLatentSteps) * kTileBytes;
+  }
+  MLA_ALWAYS_INLINE int64_t stride(int step) const {
+    return step < kLatentSteps ? latent_stride : rope_stride;
+  }
+};
 
 struct alignas(64) AmxScratch {
-  uint32_t q[kRowTiles][kQkSteps][kTileWords];  // [pair][row]
-  uint32_t kv[kAmxStage][kPairs];
+  Tile q[kRowTiles][kQkSteps];     // [pair][row]
+  uint32_t kv[kAmxBlock][kPairs];  // tokens that no tile can take from the cache
   float scores[kAmxBlock][kScoreStride];
-  uint32_t p[kRowTiles][kPvSteps][kTileWords];     // [row][pair of tokens]
-  uint32_t v[kPvSteps][kColumnTiles][kTileWords];  // [pair of tokens][column], see pair_columns
-  float o[kRowTiles][kColumnTiles][kTileWords];    // [row][column]
+  Tile p[kRowTiles][kPvSteps];  // [row][pair of tokens]
+  Tile single_p[kKvTiles][2];   // [row][token], the other half of each word 0
+  ValueTiles v[2][kPvSteps];
+  SumTile o[kRowTiles][kColumnTiles];  // [row][column]
   int32_t position[kAmxBlock];
   RowState rows;
+  KvTile tiles[kKvTiles];
 };
 static_assert(sizeof(AmxScratch) <= kMaxScratchBytes);
-static_assert(kQkSteps * kTile == kPairs, "q is packed by pack_q_pairs");
+static_assert(kKvTiles % kAtOnce == 0 && kColumnTiles % kAtOnce == 0);
+
+alignas(64) inline constexpr uint32_t kZeroRow[kPairs] = {};
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
@@ -40,9 +68,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-inline constexpr int kTileBytes = 64;  // of a row
 inline constexpr int kScoreBytes = kScoreStride * 4;
-inline constexpr int kKvBytes = kPairs * 4;
 
 // The compiler does not know that tile loads read memory.
 MLA_ALWAYS_INLINE void finish_stores() { __asm__ volatile("" ::: "memory"); }
@@ -54,17 +80,72 @@ MLA_ALWAYS_INLINE void zero_sums() {
   _tile_zero(3);
 }
 
+// Prefetches some lines of the next block before each step of a product, so that all of its bf16
+// have been asked for when the block ends.
+struct AmxAhead {
+  static constexpr int kLines = kAmxBlock * kHeadDim * 2 / 64;
+  static constexpr int kStepsOfOne =
+      kAmxBlock / kTile / kAtOnce * kQkSteps + kColumnTiles / kAtOnce * kKvTiles;
+  static constexpr int kStepsOfTwo =
+      kAmxBlock / kTileDepth * kQkSteps + kColumnTiles / 2 * kPvSteps;
+
+  AmxAhead(Prefetch& cursor, int panels)
+      : prefetch(cursor),
+        lines(kLines / (panels == 1 ? kStepsOfOne : panels / 2 * kStepsOfTwo) + 1) {}
+
+  MLA_ALWAYS_INLINE void step() { prefetch.lines(lines); }
+
+  Prefetch& prefetch;
+  int lines;
+};
+
+using AmxBlocks = TokenBlocks<kAmxBlock>;
+
+inline bool equally_spaced(const AttendItem& item, const TokenRow* rows) {
+  for (int t = 1; t < kTile; ++t) {
+    if (rows[t].latent - rows[t - 1].latent != item.kv.latent_token_stride) return false;
+    if (rows[t].rope - rows[t - 1].rope != item.kv.rope_token_stride) return false;
+  }
+  return true;
+}
+
+// The block's tokens by tiles; where kAtOnce tiles are read and fewer exist, the others are 0.
+inline void load_block(const AttendItem& item, const AmxBlocks& blocks, AmxScratch& scratch) {
+  const int tokens = blocks.count();
+  int first = 0;
+  for (; first < tokens; first += kTile) {
+    const int count = tokens - first < kTile ? tokens - first : kTile;
+    for (int t = first; t < first + count; ++t) scratch.position[t] = blocks[t].position;
+    const TokenRow* rows = &blocks[first];
+    KvTile& tile = scratch.tiles[first / kTile];
+    if (item.kv_dtype == DType::bf16 && count == kTile && equally_spaced(item, rows)) {
+      tile = {rows->latent, rows->rope, item.kv.latent_token_stride, item.kv.rope_token_stride};
+      continue;
+    }
+    uint32_t (*copies)[kPairs] = scratch.kv + first;
+    for (int t = 0; t < count; ++t) row_to_bf16(item.kv_dtype, rows[t], copies[t]);
+    __builtin_memset(copies[count], 0, (kTile - count) * sizeof copies[0]);
+    const std::byte* copy = reinterpret_cast<const std::byte*>(copies);
+    tile = {copy, copy + kLatent * 2, sizeof copies[0], sizeof copies[0]};
+  }
+  const std::byte* zero = reinterpret_cast<const std::byte*>(kZeroRow);
+  for (; first % (kAtOnce * kTile) != 0; first += kTile) {
+    scratch.tiles[first / kTile] = {zero, zero, 0, 0};
+  }
+}
+
 // 32 tokens by 32 rows of scores.
-inline void score_two_panels(const uint32_t* kv, const uint32_t (*q)[kQkSteps][kTileWords],
-                             float* scores) {
+inline void score_two_panels(const KvTile* kv, const Tile (*q)[kQkSteps], float* scores,
+                             AmxAhead& ahead) {
   zero_sums();
   for (int k = 0; k < kQkSteps; ++k) {
-    _tile_loadd(4, kv + k * kTile, kKvBytes);
+    ahead.step();
+    _tile_loadd(4, kv[0].at(k), kv[0].stride(k));
     _tile_loadd(6, q[0][k], kTileBytes);
     _tile_loadd(7, q[1][k], kTileBytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, kv + kTile * kPairs + k * kTile, kKvBytes);
+    _tile_loadd(5, kv[1].at(k), kv[1].stride(k));
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
@@ -75,17 +156,18 @@ inline void score_two_panels(const uint32_t* kv, const uint32_t (*q)[kQkSteps][k
 }
 
 // 64 tokens by 16 rows of scores.
-inline void score_one_panel(const uint32_t* kv, const uint32_t (*q)[kTileWords], float* scores) {
+inline void score_one_panel(const KvTile* kv, const Tile* q, float* scores, AmxAhead& ahead) {
   zero_sums();
   for (int k = 0; k < kQkSteps; ++k) {
+    ahead.step();
     _tile_loadd(7, q[k], kTileBytes);
-    _tile_loadd(4, kv + k * kTile, kKvBytes);
+    _tile_loadd(4, kv[0].at(k), kv[0].stride(k));
     _tile_dpbf16ps(0, 4, 7);
-    _tile_loadd(5, kv + 1 * kTile * kPairs + k * kTile, kKvBytes);
+    _tile_loadd(5, kv[1].at(k), kv[1].stride(k));
     _tile_dpbf16ps(1, 5, 7);
-    _tile_loadd(6, kv + 2 * kTile * kPairs + k * kTile, kKvBytes);
+    _tile_loadd(6, kv[2].at(k), kv[2].stride(k));
     _tile_dpbf16ps(2, 6, 7);
-    _tile_loadd(4, kv + 3 * kTile * kPairs + k * kTile, kKvBytes);
+    _tile_loadd(4, kv[3].at(k), kv[3].stride(k));
     _tile_dpbf16ps(3, 4, 7);
   }
   _tile_stored(0, scores, kScoreBytes);
@@ -94,78 +176,48 @@ inline void score_one_panel(const uint32_t* kv, const uint32_t (*q)[kTileWords],
   _tile_stored(3, scores + 3 * kTile * kScoreStride, kScoreBytes);
 }
 
-// Stages up to kAmxStage tokens, and their values for the products with P; returns how many.
-inline int stage(DType dtype, TokenWalk& walk, int32_t* position, uint32_t (*kv)[kPairs],
-                 uint32_t (*v)[kColumnTiles][kTileWords]) {
-  int tokens = 0;
-  TokenRow row;
-  while (tokens < kAmxStage && walk.take(row)) {
-    row_to_bf16(dtype, row, kv[tokens]);
-    position[tokens++] = row.position;
-  }
-  __builtin_memset(kv[tokens], 0, (kAmxStage - tokens) * sizeof kv[0]);
-  for (int t = 0; t < tokens; t += kTileDepth) {
-    for (int i = 0; i < kTileDepth; i += 2) {
-      for (int c = 0; c < kColumnTiles; c += 2) {
-        uint32_t* words = v[t / kTileDepth][c] + i / 2 * kTile;
-        pair_columns(kv[t + i] + c / 2 * kTile, kv[t + i + 1] + c / 2 * kTile, words,
-                     words + kTileWords);
-      }
+inline void score_block(int panels, int tokens, AmxScratch& scratch, AmxAhead& ahead) {
+  int panel = 0;
+  for (; panel + 1 < panels; panel += 2) {
+    for (int t = 0; t < tokens; t += 2 * kTile) {
+      score_two_panels(scratch.tiles + t / kTile, scratch.q + panel,
+                       scratch.scores[t] + panel * kTile, ahead);
     }
   }
-  return tokens;
-}
-
-// Scores of up to kAmxBlock tokens; returns how many.
-inline int score_block(const AttendItem& item, int panels, TokenWalk& walk, AmxScratch& scratch) {
-  int tokens = 0;
-  int staged = kAmxStage;
-  for (int first = 0; first < kAmxBlock && staged == kAmxStage; first += kAmxStage) {
-    staged = stage(item.kv_dtype, walk, scratch.position + first, scratch.kv,
-                   scratch.v + first / kTileDepth);
-    finish_stores();
-    int panel = 0;
-    for (; panel + 1 < panels; panel += 2) {
-      for (int t = 0; t < staged; t += 2 * kTile) {
-        score_two_panels(scratch.kv[t], scratch.q + panel,
-                         scratch.scores[first + t] + panel * kTile);
-      }
-    }
-    if (panel < panels) {
-      score_one_panel(scratch.kv[0], scratch.q[panel], scratch.scores[first] + panel * kTile);
-    }
-    tokens += staged;
-  }
-  return tokens;
-}
-
-// In place: m[i][j] to m[j][i], by four perfect shuffles.
-MLA_ALWAYS_INLINE void transpose(Words* m) {
-#pragma GCC unroll 4
-  for (int stage = 0; stage < 4; ++stage) {
-    Words zipped[16];
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      zipped[2 * i] = zip_low(m[i], m[i + 8]);
-      zipped[2 * i + 1] = zip_high(m[i], m[i + 8]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) m[i] = zipped[i];
+  if (panel == panels) return;
+  for (int t = 0; t < tokens; t += kAtOnce * kTile) {
+    score_one_panel(scratch.tiles + t / kTile, scratch.q[panel], scratch.scores[t] + panel * kTile,
+                    ahead);
   }
 }
 
-inline void pack_probabilities(int panels, int tokens, AmxScratch& scratch) {
-  for (int panel = 0; panel < panels; ++panel) {
-    for (int first = 0; first < tokens; first += kTileDepth) {
-      Words pairs[kTile];
+inline void pack_probabilities(int panel, int tokens, AmxScratch& scratch) {
+  for (int first = 0; first < tokens; first += kTileDepth) {
+    Words pairs[kTile];
 #pragma GCC unroll 16
-      for (int i = 0; i < kTile; ++i) {
-        pairs[i] = probability_pairs(scratch.scores[0] + panel * kTile, first + 2 * i, tokens);
-      }
-      transpose(pairs);
-      uint32_t* to = scratch.p[panel][first / kTileDepth];
+    for (int i = 0; i < kTile; ++i) {
+      pairs[i] = probability_pairs(scratch.scores[0] + panel * kTile, first + 2 * i, tokens);
+    }
+    transpose(pairs);
+    uint32_t* to = scratch.p[panel][first / kTileDepth];
 #pragma GCC unroll 16
-      for (int i = 0; i < kTile; ++i) store_words(to + i * kTile, pairs[i]);
+    for (int i = 0; i < kTile; ++i) store_words(to + i * kTile, pairs[i]);
+  }
+}
+
+inline void pack_single_probabilities(int panel, int tokens, AmxScratch& scratch) {
+  for (int first = 0; first < tokens; first += kTile) {
+    Words words[kTile];
+#pragma GCC unroll 16
+    for (int i = 0; i < kTile; ++i) {
+      words[i] = probability_words(scratch.scores[0] + panel * kTile, first + i, tokens);
+    }
+    transpose(words);
+    Tile* to = scratch.single_p[first / kTile];
+#pragma GCC unroll 16
+    for (int i = 0; i < kTile; ++i) {
+      store_words(to[0] + i * kTile, words[i]);
+      store_words(to[1] + i * kTile, words[i] << 16);
     }
   }
 }
@@ -181,38 +233,73 @@ inline void correct_output(int rows, AmxScratch& scratch) {
   }
 }
 
+// 64 columns of V in pairs of tokens.
+inline void pair_values(const KvTile* kv, int steps, int column, ValueTiles* v) {
+  for (int t = 0; t < steps * kTileDepth; t += 2) {
+    const KvTile& tile = kv[t / kTile];
+    const std::byte* even = tile.latent + t % kTile * tile.latent_stride + column * 2;
+    const std::byte* odd = even + tile.latent_stride;
+    const int word = t % kTileDepth / 2 * kTile;
+    Tile* to = v[t / kTileDepth];
+    pair_columns(even, odd, to[0] + word, to[1] + word);
+    pair_columns(even + kTileBytes, odd + kTileBytes, to[2] + word, to[3] + word);
+  }
+}
+
 // 32 rows by 32 columns of O += P V.
-inline void value_two_panels(const uint32_t (*p)[kPvSteps][kTileWords],
-                             const uint32_t (*v)[kColumnTiles][kTileWords], int steps, bool first,
-                             float (*o)[kColumnTiles][kTileWords]) {
+inline void value_two_panels(const Tile (*p)[kPvSteps], const ValueTiles* v, int half, int steps,
+                             bool first, SumTile* o0, SumTile* o1, AmxAhead& ahead) {
   if (first) {
     zero_sums();
   } else {
-    _tile_loadd(0, o[0][0], kTileBytes);
-    _tile_loadd(1, o[0][1], kTileBytes);
-    _tile_loadd(2, o[1][0], kTileBytes);
-    _tile_loadd(3, o[1][1], kTileBytes);
+    _tile_loadd(0, o0[0], kTileBytes);
+    _tile_loadd(1, o0[1], kTileBytes);
+    _tile_loadd(2, o1[0], kTileBytes);
+    _tile_loadd(3, o1[1], kTileBytes);
   }
   for (int k = 0; k < steps; ++k) {
+    ahead.step();
     _tile_loadd(4, p[0][k], kTileBytes);
-    _tile_loadd(6, v[k][0], kTileBytes);
-    _tile_loadd(7, v[k][1], kTileBytes);
+    _tile_loadd(6, v[k][half], kTileBytes);
+    _tile_loadd(7, v[k][half + 1], kTileBytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_loadd(5, p[1][k], kTileBytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  _tile_stored(0, o[0][0], kTileBytes);
-  _tile_stored(1, o[0][1], kTileBytes);
-  _tile_stored(2, o[1][0], kTileBytes);
-  _tile_stored(3, o[1][1], kTileBytes);
+  _tile_stored(0, o0[0], kTileBytes);
+  _tile_stored(1, o0[1], kTileBytes);
+  _tile_stored(2, o1[0], kTileBytes);
+  _tile_stored(3, o1[1], kTileBytes);
 }
 
-// 16 rows by 64 columns of O += P V.
-inline void value_one_panel(const uint32_t (*p)[kTileWords],
-                            const uint32_t (*v)[kColumnTiles][kTileWords], int steps, bool first,
-                            float (*o)[kTileWords]) {
+// Interleaves the next columns before it multiplies these: the tile loads of what was just stored
+// would wait for it.
+inline void value_panel_pairs(int panels, int tokens, bool first, AmxScratch& scratch,
+                              AmxAhead& ahead) {
+  const int steps = (tokens + kTileDepth - 1) / kTileDepth;
+  pair_values(scratch.tiles, steps, 0, scratch.v[0]);
+  for (int c = 0; c < kColumnTiles; c += kAtOnce) {
+    const int next = c + kAtOnce;
+    const ValueTiles* v = scratch.v[c / kAtOnce % 2];
+    if (next < kColumnTiles) {
+      pair_values(scratch.tiles, steps, next * kTile, scratch.v[next / kAtOnce % 2]);
+    }
+    finish_stores();
+    for (int panel = 0; panel + 1 < panels; panel += 2) {
+      for (int half = 0; half < kAtOnce; half += 2) {
+        value_two_panels(scratch.p + panel, v, half, steps, first, scratch.o[panel] + c + half,
+                         scratch.o[panel + 1] + c + half, ahead);
+      }
+    }
+  }
+}
+
+// 16 rows by 64 columns of O += P V, with V as it lies: half of each product is by 0, which costs
+// less than the interleaving that a single panel would have to pay for.
+inline void value_one_panel(const Tile (*p)[2], const KvTile* kv, int steps, int step, bool first,
+                            SumTile* o, AmxAhead& ahead) {
   if (first) {
     zero_sums();
   } else {
@@ -222,15 +309,15 @@ inline void value_one_panel(const uint32_t (*p)[kTileWords],
     _tile_loadd(3, o[3], kTileBytes);
   }
   for (int k = 0; k < steps; ++k) {
-    _tile_loadd(7, p[k], kTileBytes);
-    _tile_loadd(4, v[k][0], kTileBytes);
-    _tile_dpbf16ps(0, 7, 4);
-    _tile_loadd(5, v[k][1], kTileBytes);
-    _tile_dpbf16ps(1, 7, 5);
-    _tile_loadd(6, v[k][2], kTileBytes);
-    _tile_dpbf16ps(2, 7, 6);
-    _tile_loadd(4, v[k][3], kTileBytes);
-    _tile_dpbf16ps(3, 7, 4);
+    ahead.step();
+    _tile_loadd(6, kv[k].at(step), kv[k].latent_stride);
+    _tile_loadd(4, p[k][0], kTileBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(5, p[k][1], kTileBytes);
+    _tile_dpbf16ps(1, 5, 6);
+    _tile_loadd(7, kv[k].at(step + 1), kv[k].latent_stride);
+    _tile_dpbf16ps(2, 4, 7);
+    _tile_dpbf16ps(3, 5, 7);
   }
   _tile_stored(0, o[0], kTileBytes);
   _tile_stored(1, o[1], kTileBytes);
@@ -238,27 +325,19 @@ inline void value_one_panel(const uint32_t (*p)[kTileWords],
   _tile_stored(3, o[3], kTileBytes);
 }
 
-// Pointer to the tiles of a column and the next ones, at every step.
-inline const uint32_t (*values_from(const AmxScratch& scratch, int column))
-    [kColumnTiles][kTileWords] {
-      return reinterpret_cast<const uint32_t (*)[kColumnTiles][kTileWords]>(scratch.v[0][column]);
-    }
-
-inline void value_block(int panels, int tokens, bool first, AmxScratch& scratch) {
-  const int steps = (tokens + kTileDepth - 1) / kTileDepth;
-  for (int c = 0; c < kColumnTiles; c += 4) {
-    int panel = 0;
-    for (; panel + 1 < panels; panel += 2) {
-      for (int half = c; half < c + 4; half += 2) {
-        value_two_panels(
-            scratch.p + panel, values_from(scratch, half), steps, first,
-            reinterpret_cast<float (*)[kColumnTiles][kTileWords]>(scratch.o[panel][half]));
-      }
-    }
-    if (panel < panels) {
-      value_one_panel(scratch.p[panel], values_from(scratch, c), steps, first,
-                      scratch.o[panel] + c);
-    }
+inline void value_block(int panels, int tokens, bool first, AmxScratch& scratch, AmxAhead& ahead) {
+  for (int panel = 0; panel < panels / 2 * 2; ++panel) {
+    pack_probabilities(panel, tokens, scratch);
+  }
+  if (panels > 1) value_panel_pairs(panels, tokens, first, scratch, ahead);
+  if (panels % 2 == 0) return;
+  const int last = panels - 1;
+  pack_single_probabilities(last, tokens, scratch);
+  finish_stores();
+  const int steps = (tokens + kTile - 1) / kTile;
+  for (int c = 0; c < kColumnTiles; c += kAtOnce) {
+    value_one_panel(scratch.single_p, scratch.tiles, steps, c / 2, first, scratch.o[last] + c,
+                    ahead);
   }
 }
 
@@ -270,23 +349,26 @@ inline void attend_amx(const AttendItem& item) {
   const int panels = padded_rows / kTile;
   start_rows(item, state);
   pack_q_pairs(item, padded_rows, scratch.q[0][0]);
-  TokenWalk walk(item.kv, item.begin, item.begin + state.max_visible);
+  AmxBlocks blocks(item, state.max_visible);
+  AmxAhead ahead(blocks.prefetch, panels);
   // At every call: whatever ran on this thread since the last one may have changed it.
   const TileConfig config;
   _tile_loadconfig(&config);
   bool first = true;
-  while (const int tokens = score_block(item, panels, walk, scratch)) {
-    softmax(scratch.scores[0], scratch.position, tokens, padded_rows, item.scale, state);
-    pack_probabilities(panels, tokens, scratch);
-    if (!first) correct_output(item.rows, scratch);
+  while (blocks.advance()) {
+    const int tokens = blocks.count();
+    load_block(item, blocks, scratch);
     finish_stores();
-    value_block(panels, tokens, first, scratch);
+    score_block(panels, tokens, scratch, ahead);
+    softmax(scratch.scores[0], scratch.position, tokens, padded_rows, item.scale, state);
+    if (!first) correct_output(item.rows, scratch);
+    value_block(panels, tokens, first, scratch, ahead);
     first = false;
   }
   _tile_release();
   for (int r = 0; !first && r < item.rows; ++r) {
     for (int c = 0; c < kColumnTiles; c += 2) {
-      const float (*o)[kTileWords] = scratch.o[r / kTile] + c;
+      const SumTile* o = scratch.o[r / kTile] + c;
       const int row = r % kTile * kTile;
       restore_columns(o[0] + row, o[1] + row, item.o + r * item.o_stride + c * kTile);
     }

@@ -12,7 +12,7 @@ namespace mla::cpu {
 namespace {
 
 inline constexpr int kPairs = kHeadDim / 2;
-static_assert(kLanes == 16);
+static_assert(kLanes == 16 && kLatent / 2 % kLanes == 0 && kPairs % kLanes == 0);
 
 using Words [[gnu::vector_size(64)]] = uint32_t;
 
@@ -30,20 +30,6 @@ inline bool has_bf16_products(const AttendItem& item) {
   return item.q_dtype == DType::bf16 &&
          (item.kv_dtype == DType::bf16 || item.kv_dtype == DType::e4m3 ||
           item.kv_dtype == DType::fp8_ds_mla);
-}
-
-// q: [panel of 16 rows][pair][row]; rows: a multiple of 16.
-inline void pack_q_pairs(const AttendItem& item, int rows, uint32_t* q) {
-  for (int first = 0; first < rows; first += kLanes) {
-    const int count = item.rows - first < kLanes ? item.rows - first : kLanes;
-    for (int d = 0; d < kPairs; ++d) {
-      for (int r = 0; r < count; ++r) {
-        *q++ = d < kLatent / 2 ? load_as<uint32_t>(item.q_latent[first + r], d)
-                               : load_as<uint32_t>(item.q_rope[first + r], d - kLatent / 2);
-      }
-      for (int r = count; r < kLanes; ++r) *q++ = 0;
-    }
-  }
 }
 
 // Words of 16-bit halves (low, high) in order: 0 16 1 17 ...
@@ -124,11 +110,47 @@ MLA_ALWAYS_INLINE void restore_columns(const float* even_columns, const float* o
   store(o + kLanes, (Vec)zip_high(even, odd));
 }
 
+// In place: m[i][j] to m[j][i], by four perfect shuffles.
+MLA_ALWAYS_INLINE void transpose(Words* m) {
+#pragma GCC unroll 4
+  for (int stage = 0; stage < 4; ++stage) {
+    Words zipped[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      zipped[2 * i] = zip_low(m[i], m[i + 8]);
+      zipped[2 * i + 1] = zip_high(m[i], m[i + 8]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) m[i] = zipped[i];
+  }
+}
+
+// q: [panel of 16 rows][pair][row]; rows: a multiple of 16.
+inline void pack_q_pairs(const AttendItem& item, int rows, uint32_t* q) {
+  constexpr int kLatentVectors = kLatent / 2 / kLanes;
+  for (int first = 0; first < rows; first += kLanes) {
+    for (int i = 0; i < kPairs / kLanes; ++i, q += kLanes * kLanes) {
+      Words words[kLanes] = {};
+      for (int r = 0; r < kLanes && first + r < item.rows; ++r) {
+        words[r] = i < kLatentVectors ? load_as<Words>(item.q_latent[first + r], i)
+                                      : load_as<Words>(item.q_rope[first + r], i - kLatentVectors);
+      }
+      transpose(words);
+      for (int d = 0; d < kLanes; ++d) store_words(q + d * kLanes, words[d]);
+    }
+  }
+}
+
 // 16 rows' probabilities of tokens t and t + 1 to words; tokens beyond the last weigh 0.
 MLA_ALWAYS_INLINE Words probability_pairs(const float* scores, int t, int tokens) {
   const Vec even = t < tokens ? load(scores + t * kScoreStride) : Vec{};
   const Vec odd = t + 1 < tokens ? load(scores + (t + 1) * kScoreStride) : Vec{};
   return round_to_bf16(even, odd);
+}
+
+// The same of token t alone, in the low half of each word.
+MLA_ALWAYS_INLINE Words probability_words(const float* scores, int t, int tokens) {
+  return round_to_bf16(t < tokens ? load(scores + t * kScoreStride) : Vec{}, Vec{});
 }
 
 }  // namespace

@@ -20,19 +20,9 @@ class TokenWalk {
   MLA_ALWAYS_INLINE bool take(TokenRow& row) {
     while (next_ < end_) {
       const int64_t i = next_++;
-      int64_t page = kv_.fixed_page;
-      int64_t offset = i;
-      if (kv_.slots != nullptr) {
-        if (kv_.slots[i] < 0) continue;
-        page = quotient(kv_.slots[i]);
-        offset = kv_.slots[i] - page * kv_.page_size;
-      } else if (kv_.page_table != nullptr) {
-        const int64_t entry = quotient(i);
-        page = kv_.page_table[entry];
-        offset = i - entry * kv_.page_size;
-      }
-      row.latent = kv_.latent + page * kv_.latent_page_stride + offset * kv_.latent_token_stride;
-      row.rope = kv_.rope + page * kv_.rope_page_stride + offset * kv_.rope_token_stride;
+      if (i >= run_end_ && !start_run(i)) continue;
+      row.latent = latent_ + (i - run_begin_) * kv_.latent_token_stride;
+      row.rope = rope_ + (i - run_begin_) * kv_.rope_token_stride;
       row.position = static_cast<int32_t>(i - begin_);
       return true;
     }
@@ -40,6 +30,29 @@ class TokenWalk {
   }
 
  private:
+  // The tokens of i's page, or one slot; false where the slot is absent.
+  bool start_run(int64_t i) {
+    int64_t page = kv_.fixed_page;
+    int64_t offset = 0;
+    if (kv_.slots != nullptr) {
+      if (kv_.slots[i] < 0) return false;
+      page = quotient(kv_.slots[i]);
+      offset = kv_.slots[i] - page * kv_.page_size;
+      run_begin_ = i;
+      run_end_ = i + 1;
+    } else if (kv_.page_table != nullptr) {
+      const int64_t entry = quotient(i);
+      page = kv_.page_table[entry];
+      run_begin_ = entry * kv_.page_size;
+      run_end_ = run_begin_ + kv_.page_size;
+    } else {
+      run_end_ = end_;
+    }
+    latent_ = kv_.latent + page * kv_.latent_page_stride + offset * kv_.latent_token_stride;
+    rope_ = kv_.rope + page * kv_.rope_page_stride + offset * kv_.rope_token_stride;
+    return true;
+  }
+
   // Positions and slots are int32, and dividing 32 bits is several times faster than 64.
   MLA_ALWAYS_INLINE int64_t quotient(int64_t i) const {
     if (kv_.page_size > INT32_MAX) return 0;
@@ -50,6 +63,10 @@ class TokenWalk {
   int64_t begin_;
   int64_t next_;
   int64_t end_;
+  const std::byte* latent_ = nullptr;  // of token run_begin_
+  const std::byte* rope_ = nullptr;
+  int64_t run_begin_ = 0;
+  int64_t run_end_ = 0;
 };
 
 // Asks for the lines of rows that are wanted soon, a few at a time between the products, which

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/dtype.h"
+#include "common/traits.h"
 #include "cpu/op.h"
 
 namespace mla::cpu {
@@ -12,19 +13,22 @@ Status launch(const mla_merge_states_problem& problem, DType in, DType out);
 
 }  // namespace merge_states
 
-template <DType kIn, DType kOut>
+template <DType kIn, DType kOut, Schedule kSchedule>
 struct MergeStates : Op<mla_merge_states_problem> {
+  static_assert(kSchedule == Schedule::rows);
+
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };
 
-template <DType kIn, DType kOut>
-Status MergeStates<kIn, kOut>::can_run(const Problem& problem) {
+template <DType kIn, DType kOut, Schedule kSchedule>
+Status MergeStates<kIn, kOut, kSchedule>::can_run(const Problem& problem) {
   return merge_states::can_run(problem);
 }
 
-template <DType kIn, DType kOut>
-Status MergeStates<kIn, kOut>::launch(const Problem& problem, ConstBuffer, Buffer, Stream) {
+template <DType kIn, DType kOut, Schedule kSchedule>
+Status MergeStates<kIn, kOut, kSchedule>::launch(const Problem& problem, ConstBuffer, Buffer,
+                                                 Stream) {
   return merge_states::launch(problem, kIn, kOut);
 }
 

@@ -1,36 +1,35 @@
 #pragma once
 
-#include <string_view>
-
+#include "common/traits.h"
 #include "cpu/op.h"
 #include "cpu/sparse/driver.h"
 
 namespace mla::cpu {
 
-template <DType kQ, DType kKv, DType kOut>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
   static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
-  static constexpr std::string_view kLoad = "direct";
-  static constexpr std::string_view kSchedule = "split";
+  static_assert(kLoad == Load::direct && kSchedule == Schedule::split);
 
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };
 
-template <DType kQ, DType kKv, DType kOut>
-Status SparseDecode<kQ, kKv, kOut>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
   return sparse::can_run(problem, kTypes, sparse::kDecodeNames);
 }
 
-template <DType kQ, DType kKv, DType kOut>
-Status SparseDecode<kQ, kKv, kOut>::workspace_size(const Problem& problem, int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
+                                                                     int64_t* bytes) {
   return sparse::workspace_size(problem, sparse::kDecodeNames, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut>
-Status SparseDecode<kQ, kKv, kOut>::launch(const Problem& problem, ConstBuffer, Buffer workspace,
-                                           Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
+                                                             Buffer workspace, Stream) {
   return sparse::launch(problem, kTypes, sparse::kDecodeNames, workspace);
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <string_view>
-
+#include "common/traits.h"
 #include "cpu/op.h"
 #include "cpu/sparse/driver.h"
 
@@ -14,24 +13,23 @@ mla_sparse_decode_problem as_decode(const mla_sparse_prefill_problem& problem);
 
 }  // namespace sparse
 
-template <DType kQ, DType kKv, DType kOut>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
-  static constexpr std::string_view kLoad = "direct";
-  static constexpr std::string_view kSchedule = "rows";
+  static_assert(kLoad == Load::direct && kSchedule == Schedule::rows);
 
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };
 
-template <DType kQ, DType kKv, DType kOut>
-Status SparsePrefill<kQ, kKv, kOut>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
   return sparse::can_run(sparse::as_decode(problem), kTypes, sparse::kPrefillNames);
 }
 
-template <DType kQ, DType kKv, DType kOut>
-Status SparsePrefill<kQ, kKv, kOut>::launch(const Problem& problem, ConstBuffer, Buffer workspace,
-                                            Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
+                                                              Buffer workspace, Stream) {
   return sparse::launch(sparse::as_decode(problem), kTypes, sparse::kPrefillNames, workspace);
 }
 

@@ -1,0 +1,1 @@
+"""The sm100 payload of mla-kernels: this folder holds its library and its ``registry.json``."""

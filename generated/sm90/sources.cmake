@@ -1,0 +1,9 @@
+# Generated from codegen/matrix.
+set(MLA_PAYLOAD_ARCH "90a")
+set(MLA_PAYLOAD_FOLDER "mla_kernels_sm90")
+set(MLA_PAYLOAD_UNITS
+  sm90/gather_kv.cu
+  sm90/merge_states_rows.cu
+  sm90/registry.cpp
+  sm90/store_kv.cu
+)

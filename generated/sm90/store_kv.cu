@@ -1,0 +1,9 @@
+// Generated from codegen/matrix.
+#include "cuda/store_kv/store_kv.cuh"
+
+template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp16>;
+template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::e4m3>;
+template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla>;
+template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16>;
+template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3>;
+template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla>;

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "common/dtype.h"
+#include "cuda/op.h"
+
+namespace mla::cuda {
+
+// An index outside the cache gives a row of zeros.
+template <DType kKv, DType kOut>
+struct GatherKv : Op<mla_gather_kv_problem> {
+  static Status can_run(const Problem& problem);
+  static Status prepare(int32_t device);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+};
+
+}  // namespace mla::cuda

@@ -1,0 +1,62 @@
+// What the host side of every op shares: checks of arguments and the size of a grid.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+
+#include "common/checks.h"
+#include "cuda/device.h"
+
+namespace mla::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kWarps = 8;  // of a block
+inline constexpr int kThreads = kWarps * kWarp;
+
+// Kernels loop over what is beyond the largest grid.
+inline unsigned blocks_for(int64_t items, int64_t items_per_block) {
+  constexpr int64_t kLargestGrid = std::numeric_limits<int32_t>::max();
+  const int64_t blocks = items / items_per_block + (items % items_per_block != 0);
+  return static_cast<unsigned>(std::min(blocks, kLargestGrid));
+}
+
+inline cudaStream_t cuda_stream(Stream stream) { return static_cast<cudaStream_t>(stream); }
+
+// Loads kernels ahead of their first launch, which may be inside a graph capture.
+inline Status load_kernels(int32_t device, std::initializer_list<const void*> kernels) {
+  const DeviceGuard guard(device);
+  MLA_TRY(guard.status());
+  for (const void* kernel : kernels) {
+    cudaFuncAttributes attributes;
+    MLA_TRY(check(cudaFuncGetAttributes(&attributes, kernel), "kernel"));
+  }
+  return {};
+}
+
+struct Elements {
+  const char* name;
+  const void* data;
+  int64_t bytes;  // of one
+};
+
+inline bool is_multiple(int64_t value, int64_t of) { return value % of == 0; }
+
+inline bool is_aligned(const void* data, int64_t bytes) {
+  return is_multiple(static_cast<int64_t>(reinterpret_cast<uintptr_t>(data)), bytes);
+}
+
+inline Status check_aligned(std::initializer_list<Elements> tensors) {
+  for (const Elements& tensor : tensors) {
+    if (!is_aligned(tensor.data, tensor.bytes)) {
+      return Status::error(MLA_ALIGNMENT, tensor.name, "unaligned memory",
+                           text("memory aligned to its elements of ", tensor.bytes, " bytes"));
+    }
+  }
+  return {};
+}
+
+}  // namespace mla::cuda

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "common/dtype.h"
+#include "common/traits.h"
+#include "cuda/op.h"
+
+namespace mla::cuda {
+
+// A count outside [0, num_states] is taken for the nearer end.
+template <DType kIn, DType kOut, Schedule kSchedule>
+struct MergeStates : Op<mla_merge_states_problem> {
+  static_assert(kSchedule == Schedule::rows);
+
+  static Status can_run(const Problem& problem);
+  static Status prepare(int32_t device);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+};
+
+}  // namespace mla::cuda

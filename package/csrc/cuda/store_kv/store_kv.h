@@ -1,0 +1,17 @@
+#pragma once
+
+#include "common/dtype.h"
+#include "cuda/op.h"
+
+namespace mla::cuda {
+
+// A token whose slot lies outside the cache is skipped. Where the scale of an e4m3 cache is not
+// positive and finite, which only the device knows, NaN is stored.
+template <DType kIn, DType kKv>
+struct StoreKv : Op<mla_store_kv_problem> {
+  static Status can_run(const Problem& problem);
+  static Status prepare(int32_t device);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+};
+
+}  // namespace mla::cuda

@@ -1,0 +1,105 @@
+#include "sm100/decode/problem.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/checks.h"
+#include "sm100/decode/splits.h"
+
+namespace mla::sm100::decode {
+namespace {
+
+using Problem = mla_decode_problem;
+
+constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+
+bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+// A problem without sizes of a cache, as when a workspace is sized beforehand, is paged.
+bool is_contiguous(const Problem& p) { return p.block_table == nullptr && p.kv_latent != nullptr; }
+
+Status check_layout(const Problem& p, const Traits& traits) {
+  if (traits.load == Load::cpasync) {
+    if (is_contiguous(p)) {
+      return Status::error(MLA_UNSUPPORTED, "block_table", "none",
+                           "an int32 tensor: contiguous KV takes a variant with load tma");
+    }
+    if (!is_power_of_two(p.page_size) || p.page_size > kTileTokens) {
+      return Status::error(MLA_UNSUPPORTED, "page_size", text(p.page_size),
+                           text("powers of two up to ", kTileTokens));
+    }
+  } else if (is_contiguous(p)) {
+    if (p.q_len != 1) {
+      return Status::error(MLA_UNSUPPORTED, "q_len", text(p.q_len),
+                           "1 for contiguous KV: every query token would need a KV row of its own");
+    }
+    if (p.num_pages < p.batch) {
+      return Status::error(MLA_SHAPE, "kv_cache", text(p.num_pages, " rows"),
+                           text("a row for each of ", p.batch, " requests"));
+    }
+  } else if (p.page_size != kTileTokens) {
+    return Status::error(MLA_UNSUPPORTED, "page_size", text(p.page_size),
+                         text(kTileTokens, ": a page is a tile; other sizes take load cpasync"));
+  }
+  return {};
+}
+
+RowSource source(const Problem& p) {
+  const bool contiguous = is_contiguous(p);
+  const int64_t width = contiguous ? 1 : p.table_width;
+  RowSource source = {};
+  source.entries = contiguous ? nullptr : static_cast<const int32_t*>(p.block_table);
+  source.entries_stride_b = p.block_table_stride_b;
+  source.width = contiguous ? 0 : width;
+  source.lengths = static_cast<const int32_t*>(p.seq_lens);
+  source.lengths_stride_b = 1;
+  source.capacity = std::min(saturating_product({width, p.page_size}), kMaxInt - kTileTokens);
+  source.limit = p.num_pages;
+  source.entry_tokens = static_cast<int32_t>(p.page_size);
+  source.causal = p.causal != 0;
+  source.page_size = 1;
+  source.page_units = 1;
+  return source;
+}
+
+}  // namespace
+
+Status describe(const Problem& p, const Traits& traits, Attention* attention) {
+  MLA_TRY(check_extents(
+      {{"num_pages", p.num_pages}, {"page_size", p.page_size}, {"table_width", p.table_width}}));
+  MLA_TRY(check_layout(p, traits));
+  *attention = {};
+  attention->device = p.device;
+  MLA_TRY(set_shape({p.batch, p.q_len, p.num_heads, p.max_splits, p.batch_invariant != 0}, traits,
+                    attention));
+  if (p.num_pages > kMaxInt || p.page_size > kMaxInt) {
+    return Status::error(MLA_UNSUPPORTED, "kv_cache", text(p.num_pages, " pages of ", p.page_size),
+                         "fewer than 2^31 of each");
+  }
+  set_query(p.q_latent, {p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h}, p.q_rope,
+            {p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h}, traits.q, attention);
+  attention->source = source(p);
+  attention->results = {p.out,
+                        {p.out_stride_b, p.out_stride_s, p.out_stride_h},
+                        static_cast<float*>(p.lse),
+                        {p.lse_stride_b, p.lse_stride_s, p.lse_stride_h}};
+  attention->kv = {!is_contiguous(p),
+                   p.kv_latent,
+                   p.kv_rope,
+                   p.kv_latent_stride_page,
+                   p.kv_latent_stride_token,
+                   p.kv_rope_stride_page,
+                   p.kv_rope_stride_token,
+                   p.num_pages,
+                   static_cast<int32_t>(p.page_size)};
+  attention->has_tokens = p.num_pages > 0 && attention->source.capacity > 0;
+  return check_kv(attention->kv, traits.kv);
+}
+
+Status describe_all(const Problem& p, const Traits& traits, Attention* attention) {
+  MLA_TRY(describe(p, traits, attention));
+  MLA_TRY(set_scales({p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}, traits, attention));
+  return check_results(*attention);
+}
+
+}  // namespace mla::sm100::decode

@@ -1,0 +1,163 @@
+#include "sm100/sparse_decode/problem.h"
+
+#include <limits>
+#include <numeric>
+
+#include "common/checks.h"
+
+namespace mla::sm100::sparse_decode {
+namespace {
+
+using Problem = mla_sparse_decode_problem;
+
+constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+
+Status check_absent(std::initializer_list<TensorData> tensors) {
+  for (const TensorData& tensor : tensors) {
+    if (tensor.data != nullptr) {
+      return Status::error(MLA_UNSUPPORTED, tensor.name, "a tensor", "none on this arch");
+    }
+  }
+  return {};
+}
+
+// Slots of a cache, page * stride_page + offset * stride_token, as multiples of one stride.
+struct Unit {
+  int64_t stride;
+  int64_t page;
+  int64_t token;
+
+  bool counts_as(const Unit& other) const { return page == other.page && token == other.token; }
+};
+
+Unit unit(int64_t stride_page, int64_t stride_token, const Problem& p) {
+  if (p.page_size <= 1) stride_token = stride_page;  // neither counts where there is one of it
+  if (p.num_pages <= 1) stride_page = stride_token * p.page_size;
+  const int64_t stride = std::gcd(stride_page, stride_token);
+  if (stride == 0) return {kLatent, 0, 0};  // every slot is the same row
+  return {stride, stride_page / stride, stride_token / stride};
+}
+
+Status set_paged(const Problem& p, Attention* attention) {
+  const Unit latent = unit(p.kv_latent_stride_page, p.kv_latent_stride_token, p);
+  const Unit rope = unit(p.kv_rope_stride_page, p.kv_rope_stride_token, p);
+  if (!latent.counts_as(rope)) {
+    return Status::error(MLA_STRIDE, "kv_cache",
+                         "latent and rope with strides in other proportions",
+                         "the same ratio of page stride to token stride in both");
+  }
+  const int64_t last = saturating_product({p.num_pages, latent.page}) +
+                       saturating_product({p.page_size, latent.token}) / 2;
+  if (last < 0 || saturating_product({p.num_pages, latent.page}) > kMaxInt ||
+      saturating_product({p.page_size, latent.token}) > kMaxInt || last > kMaxInt) {
+    return Status::error(
+        MLA_STRIDE, "kv_cache",
+        text(p.num_pages, " pages, ", latent.page, " units of ", latent.stride, " elements apart"),
+        "fewer than 2^31 units");
+  }
+  RowSource& source = attention->source;
+  source.page_size = static_cast<int32_t>(std::max<int64_t>(p.page_size, 1));
+  source.page_units = static_cast<int32_t>(latent.page);
+  source.token_units = static_cast<int32_t>(latent.token);
+  attention->kv = {true,
+                   p.kv_latent,
+                   p.kv_rope,
+                   latent.stride,
+                   latent.stride,
+                   rope.stride,
+                   rope.stride,
+                   p.num_pages * latent.page + p.page_size * latent.token,
+                   1};
+  return {};
+}
+
+}  // namespace
+
+Status describe(const Problem& p, const Traits& traits, Attention* attention) {
+  MLA_TRY(
+      check_extents({{"num_pages", p.num_pages}, {"page_size", p.page_size}, {"topk", p.topk}}));
+  MLA_TRY(check_absent({{"max_logits", p.max_logits, 0},
+                        {"attn_sink", p.attn_sink, 0},
+                        {"extra_kv_cache", p.extra_kv_latent, 0}}));
+  const int64_t slots = saturating_product({p.num_pages, p.page_size});
+  if (slots > kMaxInt || p.topk > kMaxInt / 2) {
+    return Status::error(MLA_UNSUPPORTED, "kv_cache", text(slots, " slots, topk ", p.topk),
+                         "fewer than 2^31 slots and a topk below 2^30");
+  }
+  *attention = {};
+  attention->device = p.device;
+  attention->gathers = traits.load == Load::gather;
+  MLA_TRY(set_shape({p.batch, p.q_len, p.num_heads, p.max_splits, false}, traits, attention));
+  set_query(p.q_latent, {p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h}, p.q_rope,
+            {p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h}, traits.q, attention);
+  RowSource& source = attention->source;
+  source.entries = static_cast<const int32_t*>(p.indices);
+  source.entries_stride_b = p.indices_stride_b;
+  source.entries_stride_s = p.indices_stride_s;
+  source.width = p.topk;
+  source.lengths = static_cast<const int32_t*>(p.topk_length);
+  source.lengths_stride_b = p.topk_length_stride_b;
+  source.lengths_stride_s = p.topk_length_stride_s;
+  source.capacity = p.topk;
+  source.limit = slots;
+  source.entry_tokens = 1;
+  source.page_size = 1;
+  source.page_units = 1;
+  source.fill = attention->gathers;
+  attention->results = {p.out,
+                        {p.out_stride_b, p.out_stride_s, p.out_stride_h},
+                        static_cast<float*>(p.lse),
+                        {p.lse_stride_b, p.lse_stride_s, p.lse_stride_h}};
+  attention->has_tokens = slots > 0 && p.topk > 0;
+  if (attention->gathers) return {};
+  MLA_TRY(set_paged(p, attention));
+  return check_kv(attention->kv, traits.kv);
+}
+
+Status describe_all(const Problem& p, const Traits& traits, Attention* attention) {
+  MLA_TRY(describe(p, traits, attention));
+  MLA_TRY(set_scales({p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}, traits, attention));
+  return check_results(*attention);
+}
+
+void read_gathered(const Layout& layout, void* workspace, Attention* attention) {
+  uint16_t* const rows =
+      reinterpret_cast<uint16_t*>(static_cast<char*>(workspace) + layout.gathered);
+  const int64_t stride = layout.table_stride * kHeadDim;
+  attention->kv = {false,
+                   rows,
+                   rows + kLatent,
+                   stride,
+                   kHeadDim,
+                   stride,
+                   kHeadDim,
+                   attention->shape.rows,
+                   static_cast<int32_t>(layout.table_stride)};
+}
+
+mla_gather_kv_problem gathering(const Problem& p, const Attention& attention, const Layout& layout,
+                                void* workspace) {
+  uint16_t* const rows =
+      reinterpret_cast<uint16_t*>(static_cast<char*>(workspace) + layout.gathered);
+  mla_gather_kv_problem gather = {};
+  gather.op = MLA_OP_GATHER_KV;
+  gather.device = p.device;
+  gather.kv_latent = p.kv_latent;
+  gather.kv_latent_stride_page = p.kv_latent_stride_page;
+  gather.kv_latent_stride_token = p.kv_latent_stride_token;
+  gather.kv_rope = p.kv_rope;
+  gather.kv_rope_stride_page = p.kv_rope_stride_page;
+  gather.kv_rope_stride_token = p.kv_rope_stride_token;
+  gather.indices = row_arrays(attention, layout, workspace).table;
+  gather.out_latent = rows;
+  gather.out_latent_stride_row = kHeadDim;
+  gather.out_rope = rows + kLatent;
+  gather.out_rope_stride_row = kHeadDim;
+  gather.num_pages = p.num_pages;
+  gather.page_size = p.page_size;
+  gather.num_rows = attention.shape.rows * layout.table_stride;
+  gather.kv_scale = 1;
+  return gather;
+}
+
+}  // namespace mla::sm100::sparse_decode

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "common/checks.h"
+#include "cuda/device.h"
+#include "cuda/gather_kv/gather_kv.h"
+#include "sm100/decode/decode.h"
+#include "sm100/sparse_decode/problem.h"
+#include "sm100/sparse_decode/sparse_decode.h"
+
+namespace mla::sm100 {
+
+// The dense op that computes it: gathered rows are contiguous, and of the type of Q.
+template <DType kQ, DType kOut, Load kLoad, Schedule kSchedule>
+using Dense = Decode<kQ, kQ, kOut, kLoad == Load::gather ? Load::tma : kLoad, kSchedule>;
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
+  Attention attention;
+  return sparse_decode::describe_all(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention);
+}
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
+                                                                     int64_t* bytes) {
+  Attention attention;
+  MLA_TRY(sparse_decode::describe(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention));
+  Layout sizes;
+  MLA_TRY(layout(attention, &sizes));
+  *bytes = sizes.bytes;
+  return {};
+}
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
+                                                             Buffer workspace, Stream stream) {
+  static_assert(kLoad == Load::gather ? kQ == DType::bf16 && kKv == DType::fp8_ds_mla : kQ == kKv);
+  using Kernel = Dense<kQ, kOut, kLoad, kSchedule>;
+  Attention attention;
+  MLA_TRY(sparse_decode::describe_all(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention));
+  if (attention.shape.rows == 0) return {};
+  const int64_t slots = saturating_product({problem.num_pages, problem.page_size});
+  MLA_TRY(check_present({{"q", problem.q_latent, 1},
+                         {"q", problem.q_rope, 1},
+                         {"kv_cache", problem.kv_latent, slots},
+                         {"indices", problem.indices, problem.topk},
+                         {"out", problem.out, 1}}));
+  Layout sizes;
+  MLA_TRY(layout(attention, &sizes));
+  const cuda::DeviceGuard guard(problem.device);
+  MLA_TRY(guard.status());
+  MLA_TRY(Kernel::prepare(problem.device));
+  MLA_TRY(launch_rows(attention, sizes, workspace.data, static_cast<cudaStream_t>(stream)));
+  if constexpr (kLoad == Load::gather) {
+    const auto gather = sparse_decode::gathering(problem, attention, sizes, workspace.data);
+    MLA_TRY((cuda::GatherKv<kKv, kQ>::launch(gather, {}, {}, stream)));
+    sparse_decode::read_gathered(sizes, workspace.data, &attention);
+  }
+  return Kernel::run(attention, sizes, workspace.data, stream);
+}
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
+  return Dense<kQ, kOut, kLoad, kSchedule>::prepare(device);
+}
+
+}  // namespace mla::sm100

@@ -1,0 +1,160 @@
+"""The dense MLA decode of ``sgl_kernel``, with its arguments and results, on any arch that has a decode variant.
+
+``from mla_kernels.compat.sgl_kernel import cutlass_mla_decode, cutlass_mla_get_workspace_size`` replaces the import
+from ``sgl_kernel``. What is served is wider: any number of heads, page size and element type that the arch takes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import mla_kernels as mla
+from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, ValueRangeError
+from mla_kernels.frameworks import Tensor, dtype_name, extents
+from mla_kernels.kernel import LATENT
+
+ROPE = 64
+MOST_HEADS = 128
+"""What ``sgl_kernel`` sizes the workspace for."""
+
+_TILE = 128
+"""Tokens that every table holds a multiple of: the kernels of ``sgl_kernel`` require it."""
+_PAGE_SIZES = tuple(1 << power for power in range(8))
+_NAMES = {
+    "q[0]": "q_nope",
+    "q[1]": "q_pe",
+    "q": "q_nope",
+    "kv_cache": "kv_c_and_k_pe_cache",
+    "block_table": "page_table",
+    "softmax_scale": "sm_scale",
+    "max_splits": "num_kv_splits",
+}
+"""The names of ``mla_kernels.decode`` and those of ``sgl_kernel``."""
+_NAME = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, _NAMES))})(?!\w)")
+
+
+def cutlass_mla_decode(  # noqa: PLR0917 (the signature is theirs)
+    q_nope: Tensor,
+    q_pe: Tensor,
+    kv_c_and_k_pe_cache: Tensor,
+    seq_lens: Tensor,
+    page_table: Tensor,
+    workspace: Tensor,
+    sm_scale: float,
+    num_kv_splits: int = 1,
+) -> Tensor:
+    """Attend from one new token of each request to its paged cache.
+
+    Parameters
+    ----------
+    q_nope : [batch, num_heads, 512], fp16 bf16 fp32
+    q_pe : [batch, num_heads, 64]
+    kv_c_and_k_pe_cache : [num_pages, page_size, 576]
+        Of the type of the queries.
+    seq_lens : int32 [batch]
+        Tokens in the cache of each request, the new one included.
+    page_table : int32 [batch, table_width]
+    workspace : uint8
+        At least ``cutlass_mla_get_workspace_size(...)`` bytes.
+    sm_scale : float
+        Of the logits.
+    num_kv_splits : int
+        The most parts that a request is split into; below 1, the kernel chooses.
+
+    Returns
+    -------
+    [batch, num_heads, 512]
+        In the type of the queries; 0 for an empty request.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument was refused, by its name here: ``WorkspaceError`` where the workspace is too small.
+    VariantNotFoundError
+        The arch has no decode variant for the arguments.
+    """
+    batch, num_heads, _ = _shape("q_nope", q_nope, "batch", "num_heads", LATENT)
+    if _shape("q_pe", q_pe, "batch", "num_heads", ROPE)[:2] != (batch, num_heads):
+        raise ShapeError("q_pe", f"shape {list(q_pe.shape)}", f"[{batch}, {num_heads}, {ROPE}], as q_nope has")
+    _shape("kv_c_and_k_pe_cache", kv_c_and_k_pe_cache, "num_pages", "page_size", LATENT + ROPE)
+    own = dtype_name("q_nope", q_nope)
+    for name, tensor in (("q_pe", q_pe), ("kv_c_and_k_pe_cache", kv_c_and_k_pe_cache)):
+        if (other := dtype_name(name, tensor)) != own:
+            raise DTypeError(name, other, f"{own}, as q_nope has")
+    try:
+        out, _ = mla.decode(
+            (q_nope[:, None], q_pe[:, None]), kv_c_and_k_pe_cache, page_table, seq_lens, softmax_scale=sm_scale,
+            max_splits=_splits(num_kv_splits), lse=False, workspace=workspace,
+        )  # fmt: skip
+    except InvalidArgumentError as error:
+        raise _renamed(error) from None
+    return out[:, 0]
+
+
+def cutlass_mla_get_workspace_size(
+    max_seq_len: int, num_batches: int, sm_count: int = 0, num_kv_splits: int = 1
+) -> int:
+    """Bytes of workspace for any decode of up to 128 heads on the current arch.
+
+    Parameters
+    ----------
+    max_seq_len : int
+        Tokens in the cache of a request at most.
+    num_batches : int
+        Requests.
+    sm_count : int
+        Has no effect: kernels ask the device.
+    num_kv_splits : int
+        That of the decode.
+
+    Returns
+    -------
+    int
+        The largest need of the arch's variants, over their page sizes.
+
+    Raises
+    ------
+    ValueRangeError
+        A number is not positive.
+    VariantNotFoundError
+        The arch has no decode variant.
+    """
+    for name, number in {"max_seq_len": max_seq_len, "num_batches": num_batches}.items():
+        if not isinstance(number, int) or number < 1:
+            raise ValueRangeError(name, repr(number), "an integer from 1")
+    splits = _splits(num_kv_splits)
+    tokens = -(-max_seq_len // _TILE) * _TILE
+    arch = mla.lookup(op="decode", kv_layout="paged", num_heads=MOST_HEADS, q_len=1).variant.arch
+    sizes = [0]
+    for variant in mla.variants(op="decode", arch=arch, kv_layout="paged", num_heads=MOST_HEADS, q_len=1):
+        if variant.baked["q_dtype"] != variant.baked["kv_dtype"]:
+            continue
+        kernel = mla.lookup(op="decode", arch=arch, kv_layout="paged", **variant.baked)  # type: ignore[arg-type]
+        for page_size in _PAGE_SIZES:
+            if page_size in variant.accepts["page_size"]:
+                pages = {"page_size": page_size, "table_width": tokens // page_size}
+                size = kernel.workspace_size(
+                    batch=num_batches, q_len=1, num_heads=MOST_HEADS, max_splits=splits, **pages
+                )
+                sizes.append(size)
+    return max(sizes)
+
+
+def _shape(argument: str, tensor: Tensor, first: str, second: str, width: int) -> tuple[int, ...]:
+    """The shape of a tensor of three dimensions whose rows are ``width`` wide."""
+    shape = extents(argument, tensor, first, second, str(width))
+    if shape[2] != width:
+        raise ShapeError(argument, f"shape {list(shape)}", f"[{first}, {second}, {width}]")
+    return shape
+
+
+def _splits(num_kv_splits: object) -> int:
+    if not isinstance(num_kv_splits, int):
+        raise ValueRangeError("num_kv_splits", repr(num_kv_splits), "an integer; below 1, the kernel chooses")
+    return max(num_kv_splits, 0)
+
+
+def _renamed(error: InvalidArgumentError) -> InvalidArgumentError:
+    """The same refusal with the arguments' names here."""
+    words = (error.argument, error.got, error.accepts)
+    return type(error)(*(_NAME.sub(lambda found: _NAMES[found[0]], text) for text in words))

@@ -1,0 +1,1 @@
+"""The CUDA kernels on a GPU: what tests/kernels cannot ask of a CPU, and equality with the CPU payload."""
