@@ -103,6 +103,7 @@ def manifest(wheel: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         zipfile.ZipFile(wheel).extractall(folder)
         (library,) = Path(folder).glob("*/lib*.so")
+        digest = hashlib.sha256(library.read_bytes()).hexdigest()
         registry = json.loads(next(Path(folder).glob("*/registry.json")).read_text())
         kernels = list(machines(library))
     by_key = {kernel.key: kernel for kernel in kernels}
@@ -122,6 +123,7 @@ def manifest(wheel: Path) -> dict[str, Any]:
         "wheel": wheel.name,
         "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
         "bytes": wheel.stat().st_size,
+        "library_sha256": digest,
         "commit": _run("git", "rev-parse", "HEAD").strip(),
         "dirty": bool(_run("git", "status", "--porcelain").strip()),
         "nvcc": _run("nvcc", "--version").strip().splitlines()[-1],

@@ -51,6 +51,20 @@ def test_csrc_includes_nothing_generated_but_the_abi_and_its_bindings():
         assert {name for name in names if Path(name).name in generated} <= allowed, path
 
 
+def test_only_sm100_sees_the_example_of_cutlass():
+    for path, names in includes(CSRC).items():
+        example = {name for name in names if name.startswith("kernel/sm100_fmha")}
+        assert not example or path.startswith("package/csrc/sm100/"), path
+        assert not any(name.startswith(("tests/", "cutlass/")) for name in names) or path.startswith(
+            "package/csrc/sm"
+        ), path
+
+
+def test_shared_cuda_ops_know_no_arch():
+    for path, names in includes(CSRC / "cuda").items():
+        assert not any(name.startswith(("sm90/", "sm100/", "cpu/")) for name in names), path
+
+
 def test_payload_code_knows_neither_python_nor_torch():
     for path, names in includes(CSRC).items():
         text = (ROOT / path).read_text()

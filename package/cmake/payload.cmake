@@ -15,5 +15,7 @@ function(mla_payload name)
   set(folder "${MLA_PAYLOAD_FOLDER}")
   install(TARGETS mla_${name} LIBRARY DESTINATION "${folder}")
   install(FILES "${MLA_GENERATED_DIR}/${name}/registry.json" DESTINATION "${folder}")
+  # What test runs showed, where there is such a file; a core's sdist has none.
+  install(FILES "${MLA_CSRC_DIR}/../../docs/evidence/${name}.json" DESTINATION "${folder}" RENAME evidence.json OPTIONAL)
   set(MLA_PAYLOAD_ARCH "${MLA_PAYLOAD_ARCH}" PARENT_SCOPE)
 endfunction()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mla_kernels
-from mla_kernels import _launcher
+from mla_kernels import _launcher, evidence
 from mla_kernels.devices import devices, dotted
 from mla_kernels.discovery import Payload, payloads
 from mla_kernels.driver import driver
@@ -117,12 +117,19 @@ def _info(options: argparse.Namespace) -> int:
     return 0
 
 
+def _state(payload: Payload) -> str:
+    if payload.registry.device == "cpu":
+        return "runs on the host"
+    return evidence.state(payload.folder, payload.folder / f"libmla_{payload.name}.so")
+
+
 def _describe(payload: Payload) -> dict[str, Any]:
     return {
         "payload": payload.name,
         "version": payload.version,
         "arch": payload.registry.arch,
         "variants": len(payload.registry.variants),
+        "state": _state(payload),
         "folder": str(payload.folder),
     }
 

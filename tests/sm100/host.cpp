@@ -1,4 +1,5 @@
-// The host side of the sm100 payload against tables worked by hand; prints what differs and exits with 1.
+// The host side of the sm100 payload against tables worked by hand; prints what differs and exits
+// with 1.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -48,10 +49,10 @@ void check(bool passed, const std::string& what) {
 static_assert(split_count(0, 8) == 0);
 static_assert(split_count(1, 8) == 1);
 static_assert(split_count(8, 8) == 8);
-static_assert(split_count(9, 8) == 5);    // parts of 2, the last of 1; 8 parts would leave 3 empty
-static_assert(split_count(10, 4) == 4);   // 3 3 3 1
-static_assert(split_count(10, 6) == 5);   // 2 2 2 2 2; 6 parts would leave one empty
-static_assert(split_count(64, 9) == 8);   // parts of 8; 9 parts would leave one empty
+static_assert(split_count(9, 8) == 5);   // parts of 2, the last of 1; 8 parts would leave 3 empty
+static_assert(split_count(10, 4) == 4);  // 3 3 3 1
+static_assert(split_count(10, 6) == 5);  // 2 2 2 2 2; 6 parts would leave one empty
+static_assert(split_count(64, 9) == 8);  // parts of 8; 9 parts would leave one empty
 static_assert(split_count(300, 256) == 150);
 static_assert(split_count(7, 1) == 1);
 static_assert(tile_count(0) == 0 && tile_count(1) == 1 && tile_count(128) == 1);
@@ -136,8 +137,8 @@ void needs(const Traits& traits, int64_t bytes, const Change& change) {
   const Attention attention = accepts(traits, change);
   Layout sizes = {};
   check(layout(attention, &sizes).ok(), "layout");
-  check(sizes.bytes == bytes, "workspace of " + std::to_string(bytes) + " bytes; got " +
-                                  std::to_string(sizes.bytes));
+  check(sizes.bytes == bytes,
+        "workspace of " + std::to_string(bytes) + " bytes; got " + std::to_string(sizes.bytes));
 }
 
 using Problem = mla_decode_problem;
@@ -183,11 +184,13 @@ void test_refusals() {
 
 void test_splits() {
   const auto most = [](const Traits& traits, int64_t batch, int64_t max_splits, bool invariant) {
-    return accepts(traits, [&](Problem& p) {
-             p.batch = batch;
-             p.max_splits = max_splits;
-             p.batch_invariant = invariant;
-           }).shape.most_splits;
+    return accepts(traits,
+                   [&](Problem& p) {
+                     p.batch = batch;
+                     p.max_splits = max_splits;
+                     p.batch_invariant = invariant;
+                   })
+        .shape.most_splits;
   };
   check(most(kTma, 1, 0, false) == 74, "one row takes every cluster");
   check(most(kTma, 16, 0, false) == 4, "16 rows take 4 clusters each");

@@ -2,7 +2,7 @@
 
 namespace mla::cuda {
 
-// Divides many values of fp16 or bf16 by one number, for half of what division costs. Each quotient
+// Divides many values of fp16 or bf16 by one number, in five instructions each. Each quotient
 // becomes the e4m3 code that IEEE division would give: it is off by one unit in the last place at
 // most, and with a dividend of 11 significant bits never so near to where two codes meet.
 class Divisor {

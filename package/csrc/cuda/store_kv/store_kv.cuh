@@ -84,7 +84,7 @@ __device__ __forceinline__ void store_ds_mla(const RowPacks<kIn>& row, std::byte
 }
 
 template <DType kIn, DType kKv, bool kVectors>
-__global__ void __launch_bounds__(kRowThreads, kVectors ? 12 : 1)
+__global__ void __launch_bounds__(kRowThreads, kVectors ? 8 : 1)
     store_kernel(const __grid_constant__ Arguments<kKv> arguments) {
   const TokenRows& tokens = arguments.tokens;
   const int lane = row_lane();

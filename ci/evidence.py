@@ -1,0 +1,56 @@
+"""Writes ``docs/evidence/<payload>.json`` from a build's manifest and a test run's report.
+
+``evidence.py --manifest dist/sm100.manifest.json --junit gpu.xml --gpu "NVIDIA H200" --state "marshalling verified"``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
+KEPT = ("payload", "commit", "dirty", "wheel", "sha256", "bytes", "library_sha256", "nvcc", "variants")
+
+
+def tests(report: Path) -> dict[str, dict[str, int]]:
+    """The outcomes of a junit report by test file and function."""
+    found: dict[str, Counter[str]] = {}
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '').partition('[')[0]}"
+        outcomes = {"failure": "failed", "error": "failed", "skipped": "not run"}
+        outcome = next((outcomes[child.tag] for child in case if child.tag in outcomes), "passed")
+        found.setdefault(name, Counter())[outcome] += 1
+    return {name: dict(counts) for name, counts in sorted(found.items())}
+
+
+def main() -> None:
+    """Merge what was built and what was run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--manifest", type=Path, required=True)
+    parser.add_argument("--junit", type=Path, required=True)
+    parser.add_argument("--gpu", required=True)
+    parser.add_argument("--state", required=True)
+    parser.add_argument("--tests", nargs="*", default=[""], help="only those of files with such a part in the name")
+    options = parser.parse_args()
+    manifest = json.loads(options.manifest.read_text())
+    ran = {name: counts for name, counts in tests(options.junit).items() if any(part in name for part in options.tests)}
+    failed = [name for name, counts in ran.items() if counts.get("failed")]
+    if failed or not ran:
+        raise SystemExit(f"no evidence: {', '.join(failed) or 'nothing ran'}")
+    evidence: dict[str, Any] = {"state": options.state, "gpu": options.gpu}
+    evidence |= {name: manifest[name] for name in KEPT}
+    evidence["passed"] = sum(counts.get("passed", 0) for counts in ran.values())
+    evidence["not_run"] = sum(counts.get("not run", 0) for counts in ran.values())
+    evidence["tests"] = ran
+    EVIDENCE.mkdir(exist_ok=True)
+    path = EVIDENCE / f"{manifest['payload']}.json"
+    path.write_text(json.dumps(evidence, indent=1) + "\n")
+    print(f"{path.name}: {evidence['passed']} passed, {evidence['not_run']} not run")
+
+
+if __name__ == "__main__":
+    main()
