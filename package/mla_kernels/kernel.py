@@ -114,6 +114,21 @@ class Kernel:
         if whole and device_of(argument, first(problem[argument]))[0] != "cpu":
             verify(self.variant.op, problem)
 
+    def prepare(self, device: int = 0) -> None:
+        """Load what a launch on a device needs, so that the first one can be captured in a CUDA graph.
+
+        Parameters
+        ----------
+        device : int
+            The ordinal of a CUDA device; has no effect on the host.
+
+        Raises
+        ------
+        DeviceError
+            The device cannot run the kernel.
+        """
+        self._native.prepare(device)
+
     def _out_dtype(self) -> str:
         return self.variant.baked["out_dtype"]
 

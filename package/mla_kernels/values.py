@@ -70,7 +70,7 @@ def _store_kv(problem: Problem) -> None:
     if scale is not None:
         (value,) = _flat(_values(scale))
         if not 0 < value < float("inf"):
-            raise ValueRangeError("scale", str(value), "a positive number")
+            raise ValueRangeError("scale", f"{value:g}", "a positive number")
 
 
 def _gather_kv(problem: Problem) -> None:

@@ -44,7 +44,9 @@ def merge(device: str, count: int) -> None:
 def translate(device: str, request: int) -> None:
     table = torch.zeros(2, 3, dtype=torch.int32, device=device)
     tokens = torch.zeros(2, 4, dtype=torch.int32, device=device)
-    mla.to_global_indices(torch.tensor([0, request], dtype=torch.int32, device=device), table, tokens, 16, check=True)
+    mla.to_global_indices(
+        torch.tensor([0, request], dtype=torch.int32, device=device), table, tokens, page_size=16, check=True
+    )
 
 
 @pytest.mark.parametrize(

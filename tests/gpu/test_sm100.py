@@ -16,6 +16,7 @@ import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import reference
+from mla_kernels.errors import ValueRangeError
 
 from tests.gpu.conftest import refuse
 from tests.kernels import memory
@@ -311,5 +312,5 @@ def test_checked_values(variant: Row, name: str, place: tuple[int, ...], value: 
     inputs = case.tensors()
     case.launch(inputs, check=True)
     inputs[name][place] = value
-    with pytest.raises(mla.ValueRangeError, match=rf"^{name}\["):
+    with pytest.raises(ValueRangeError, match=rf"^{name}\["):
         case.launch(inputs, check=True)

@@ -35,7 +35,7 @@ SCALE = 192**-0.5
 SCALARS = {"softmax_scale": SCALE, "q_scale": 1.0, "kv_scale": 1.0, "out_scale": 1.0}
 _TIMED = "import time; start = time.perf_counter(); import mla_kernels; {}; print(time.perf_counter() - start)"
 _BARE = "bare "
-_FIRST_LOOKUP = "mla_kernels.lookup(op='decode', q_dtype='bf16')"
+_FIRST_LOOKUP = "mla_kernels.lookup(op='decode', arch='cpu', q_dtype='bf16')"
 
 
 def measure(noop: str | None, progress: Progress[Callable[[], list[Row]]]) -> list[Row]:
@@ -65,7 +65,14 @@ def lookups(rows: int = 10_000, repeats: int = 201) -> list[Row]:
     cached = overheads(
         {
             "cached": lambda: mla_kernels.lookup(
-                op="decode", q_dtype="bf16", kv_dtype="bf16", kv_layout="paged", page_size=64, num_heads=128, q_len=1
+                op="decode",
+                arch="cpu",
+                q_dtype="bf16",
+                kv_dtype="bf16",
+                kv_layout="paged",
+                page_size=64,
+                num_heads=128,
+                q_len=1,
             )
         }
     )["cached"]
@@ -74,7 +81,7 @@ def lookups(rows: int = 10_000, repeats: int = 201) -> list[Row]:
     with patch.object(resolve, "payloads", lambda: Payloads({}, (), indices)):
         searching = [_once(lambda config=config: resolve.search(config)) for config in configs]  # type: ignore[misc]
     heads = range(1, repeats + 1)
-    whole = [_once(lambda n=n: find({"op": "decode", "q_dtype": "bf16", "num_heads": n})) for n in heads]  # type: ignore[misc]
+    whole = [_once(lambda n=n: find({"op": "decode", "arch": "cpu", "q_dtype": "bf16", "num_heads": n})) for n in heads]  # type: ignore[misc]
     return [
         _row("lookup, cached", cached, "1 us"),
         _row(f"lookup, cold, {rows:,} variants: check the config, search", statistics.median(searching), "1 ms"),
@@ -135,7 +142,7 @@ class _Step:
         self.block_table = torch.zeros(1, 1, dtype=torch.int32)
         self.seq_lens = torch.ones(1, dtype=torch.int32)
         self.kernel = mla_kernels.lookup(
-            op="decode", q_dtype="bf16", kv_layout="paged", page_size=16, num_heads=1, q_len=1
+            op="decode", arch="cpu", q_dtype="bf16", kv_layout="paged", page_size=16, num_heads=1, q_len=1
         )
         self.plan = self.kernel.plan(self.seq_lens)
         arguments = (self.q, self.kv_cache, self.block_table, self.seq_lens)

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
+constexpr int kHeadsOfBlock = 8;  // that a block copies
 
 __device__ int32_t row_limit(const RowShape& shape, const RowSource& source, int64_t b, int64_t s) {
   int64_t tokens = source.capacity;
@@ -64,12 +65,21 @@ __device__ int32_t compact(const RowSource& source, const int32_t* entries, int3
   return left;
 }
 
+// The heads of a block, of a row's.
+struct Heads {
+  int first;
+  int count;
+
+  __device__ Heads(int group, int num_heads)
+      : first(group * kHeadsOfBlock), count(min(kHeadsOfBlock, num_heads - first)) {}
+};
+
 template <class Word>
 __device__ void copy_heads(const char* from, int64_t from_stride, char* to, int64_t to_stride,
-                           int num_heads, int bytes) {
+                           const Heads& heads, int bytes) {
   const int words = bytes / static_cast<int>(sizeof(Word));
-  for (int i = threadIdx.x; i < num_heads * words; i += kThreads) {
-    const int h = i / words;
+  for (int i = threadIdx.x; i < heads.count * words; i += kThreads) {
+    const int h = heads.first + i / words;
     const int w = i % words;
     reinterpret_cast<Word*>(to + h * to_stride)[w] =
         reinterpret_cast<const Word*>(from + h * from_stride)[w];
@@ -77,7 +87,7 @@ __device__ void copy_heads(const char* from, int64_t from_stride, char* to, int6
 }
 
 template <class Word>
-__device__ void pack_query(const RowShape& shape, const QueryPacking& query, int64_t row, int64_t b,
+__device__ void pack_query(const QueryPacking& query, const Heads& heads, int64_t row, int64_t b,
                            int64_t s) {
   const int64_t to_stride = kHeadDim * query.element_bytes;
   const int latent_bytes = kLatent * query.element_bytes;
@@ -86,8 +96,8 @@ __device__ void pack_query(const RowShape& shape, const QueryPacking& query, int
                        s * query.latent_stride[1];
   const char* rope =
       static_cast<const char*>(query.rope) + b * query.rope_stride[0] + s * query.rope_stride[1];
-  copy_heads<Word>(latent, query.latent_stride[2], to, to_stride, shape.num_heads, latent_bytes);
-  copy_heads<Word>(rope, query.rope_stride[2], to + latent_bytes, to_stride, shape.num_heads,
+  copy_heads<Word>(latent, query.latent_stride[2], to, to_stride, heads, latent_bytes);
+  copy_heads<Word>(rope, query.rope_stride[2], to + latent_bytes, to_stride, heads,
                    kRope * query.element_bytes);
 }
 
@@ -112,6 +122,10 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row = blockIdx.x;
   const int64_t b = row / shape.q_len;
   const int64_t s = row % shape.q_len;
+  if (blockIdx.y > 0) {  // whether the row has tokens is another block's matter
+    pack_query<Word>(query, Heads(blockIdx.y - 1, shape.num_heads), row, b, s);
+    return;
+  }
   int32_t tokens = row_limit(shape, source, b, s);
   if (source.entries != nullptr) {
     const int32_t* entries =
@@ -126,11 +140,7 @@ __global__ void __launch_bounds__(kThreads)
     arrays.merge_lengths[row] = max(tokens, 1);
     arrays.merge_splits[row] = max(splits, 1);
   }
-  if (tokens == 0) {
-    write_empty(shape, results, b, s);
-  } else if (query.packed != nullptr) {
-    pack_query<Word>(shape, query, row, b, s);
-  }
+  if (tokens == 0) write_empty(shape, results, b, s);
 }
 
 template <class Word>
@@ -141,19 +151,23 @@ __global__ void __launch_bounds__(kThreads)
   if (lengths[row] == 0) return;
   const int64_t b = row / shape.q_len;
   const int64_t s = row % shape.q_len;
+  const Heads heads(blockIdx.y, shape.num_heads);
   constexpr int kRowBytes = kLatent * 2;
   if (out != nullptr) {
-    copy_heads<Word>(static_cast<const char*>(out) + row * kHeads * kRowBytes, kRowBytes,
-                     static_cast<char*>(results.out) +
-                         (b * results.out_stride[0] + s * results.out_stride[1]) * 2,
-                     results.out_stride[2] * 2, shape.num_heads, kRowBytes);
+    char* const to = static_cast<char*>(results.out) +
+                     (b * results.out_stride[0] + s * results.out_stride[1]) * 2;
+    copy_heads<Word>(static_cast<const char*>(out) + row * kHeads * kRowBytes, kRowBytes, to,
+                     results.out_stride[2] * 2, heads, kRowBytes);
   }
-  if (lse != nullptr) {
-    float* to = results.lse + b * results.lse_stride[0] + s * results.lse_stride[1];
-    for (int h = threadIdx.x; h < shape.num_heads; h += kThreads) {
-      to[h * results.lse_stride[2]] = lse[row * kHeads + h];
-    }
+  if (lse != nullptr && threadIdx.x < heads.count) {
+    const int h = heads.first + threadIdx.x;
+    results.lse[b * results.lse_stride[0] + s * results.lse_stride[1] + h * results.lse_stride[2]] =
+        lse[row * kHeads + h];
   }
+}
+
+unsigned head_groups(const RowShape& shape) {
+  return static_cast<unsigned>(ceil_div(shape.num_heads, kHeadsOfBlock));
 }
 
 bool aligned(const void* data, const int64_t (&stride)[3], int64_t stride_bytes) {
@@ -171,7 +185,8 @@ Status prepare_rows(const RowShape& shape, const RowSource& source, const RowArr
   const auto kernel = wide                       ? prepare_rows_kernel<uint4>
                       : query.element_bytes == 2 ? prepare_rows_kernel<uint16_t>
                                                  : prepare_rows_kernel<uint8_t>;
-  kernel<<<shape.rows, kThreads, 0, stream>>>(shape, source, arrays, query, results);
+  const dim3 grid(shape.rows, 1 + (query.packed == nullptr ? 0 : head_groups(shape)));
+  kernel<<<grid, kThreads, 0, stream>>>(shape, source, arrays, query, results);
   return cuda::check(cudaGetLastError(), "launch of the row kernel");
 }
 
@@ -179,7 +194,8 @@ Status unpack_rows(const RowShape& shape, const int32_t* lengths, const void* ou
                    const RowResults& results, cudaStream_t stream) {
   const auto kernel = aligned(results.out, results.out_stride, 2) ? unpack_rows_kernel<uint4>
                                                                   : unpack_rows_kernel<uint16_t>;
-  kernel<<<shape.rows, kThreads, 0, stream>>>(shape, lengths, out, lse, results);
+  const dim3 grid(shape.rows, head_groups(shape));
+  kernel<<<grid, kThreads, 0, stream>>>(shape, lengths, out, lse, results);
   return cuda::check(cudaGetLastError(), "launch of the unpacking kernel");
 }
 
