@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("--junit", type=Path, required=True)
     parser.add_argument("--gpu", required=True)
     parser.add_argument("--state", required=True)
+    parser.add_argument("--ran", type=Path, help="the wheel that ran, where it is not the one of the manifest")
     parser.add_argument("--tests", nargs="*", default=[""], help="only those of files with such a part in the name")
     options = parser.parse_args()
     manifest = json.loads(options.manifest.read_text())
@@ -43,6 +45,8 @@ def main() -> None:
         raise SystemExit(f"no evidence: {', '.join(failed) or 'nothing ran'}")
     evidence: dict[str, Any] = {"state": options.state, "gpu": options.gpu}
     evidence |= {name: manifest[name] for name in KEPT}
+    if options.ran:
+        evidence["ran"] = {"wheel": options.ran.name, "sha256": hashlib.sha256(options.ran.read_bytes()).hexdigest()}
     evidence["passed"] = sum(counts.get("passed", 0) for counts in ran.values())
     evidence["not_run"] = sum(counts.get("not run", 0) for counts in ran.values())
     evidence["tests"] = ran
