@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         status: int = options.run(options)
+        sys.stdout.flush()  # while a reader that has gone can still be met
     except MlaError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
