@@ -176,6 +176,7 @@ void test_refusals() {
   refuses(kTma, "kv_cache", "multiples of 16", [](Problem& p) { p.kv_latent_stride_token = 577; });
   refuses(kTma, "kv_cache", "below 2^40",
           [](Problem& p) { p.kv_rope_stride_page = int64_t{1} << 40; });
+  refuses(kTma, "kv_cache", "below 2^40", [](Problem& p) { p.kv_rope_stride_page = INT64_MAX; });
   refuses(kTma, "kv_cache", "multiples of 16", [](Problem& p) { p.kv_rope_stride_page = -1024; });
   refuses(kTma, "out", "contiguous", [](Problem& p) { p.out_stride_h = 528; });
   refuses(kTma, "out", "contiguous", [](Problem& p) { p.out_stride_b = 129 * 512; });
@@ -270,7 +271,9 @@ void test_sparse() {
   check(layout(attention, &sizes).ok() && sizes.table_stride == 128, "a table of whole tiles");
   p.kv_rope_stride_page = 64 * 576;
   check(!sparse_decode::describe_all(p, kCpasync, &attention).ok(), "other proportions");
-  p.kv_rope_stride_page = 70 * 576;
+  p.kv_latent_stride_page = p.kv_rope_stride_page = int64_t{1} << 38;
+  check(!sparse_decode::describe_all(p, kCpasync, &attention).ok(), "more units than 31 bits hold");
+  p.kv_latent_stride_page = p.kv_rope_stride_page = 70 * 576;
   p.attn_sink = at(0x1000);
   check(!sparse_decode::describe_all(p, kCpasync, &attention).ok(), "a sink");
 }

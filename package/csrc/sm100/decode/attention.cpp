@@ -46,9 +46,9 @@ Status choose_splits(const Sizes& sizes, const Traits& traits, Attention* attent
   return {};
 }
 
-// Whether batch and token are one dimension; a single request has no stride between requests.
-bool collapses(const int64_t (&stride)[3], int32_t q_len, bool single = false) {
-  return q_len == 1 || single || stride[0] == q_len * stride[1];
+// Whether batch and token are one dimension.
+bool collapses(const int64_t (&stride)[3], int32_t q_len) {
+  return q_len == 1 || stride[0] == q_len * stride[1];
 }
 
 bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kCopyBytes == 0; }
@@ -112,9 +112,9 @@ Status check_kv(const KvView& kv, DType dtype) {
   }
   for (const int64_t stride :
        {kv.latent_stride_page, kv.latent_stride_token, kv.rope_stride_page, kv.rope_stride_token}) {
-    if (stride < 0 || stride * bytes % kCopyBytes != 0 || stride >= (int64_t{1} << 40) / bytes) {
-      return Status::error(MLA_STRIDE, "kv_cache", text("a stride of ", stride * bytes, " bytes"),
-                           "multiples of 16 below 2^40");
+    if (stride < 0 || stride >= (int64_t{1} << 40) / bytes || stride * bytes % kCopyBytes != 0) {
+      return Status::error(MLA_STRIDE, "kv_cache", text("a stride of ", stride, " elements"),
+                           "multiples of 16 bytes below 2^40");
     }
   }
   return {};

@@ -46,10 +46,9 @@ Status set_paged(const Problem& p, Attention* attention) {
                          "latent and rope with strides in other proportions",
                          "the same ratio of page stride to token stride in both");
   }
-  const int64_t last = saturating_product({p.num_pages, latent.page}) +
-                       saturating_product({p.page_size, latent.token}) / 2;
-  if (last < 0 || saturating_product({p.num_pages, latent.page}) > kMaxInt ||
-      saturating_product({p.page_size, latent.token}) > kMaxInt || last > kMaxInt) {
+  const int64_t of_pages = saturating_product({p.num_pages, latent.page});
+  const int64_t of_tokens = saturating_product({p.page_size, latent.token});
+  if (of_pages > kMaxInt || of_tokens > kMaxInt - of_pages) {
     return Status::error(
         MLA_STRIDE, "kv_cache",
         text(p.num_pages, " pages, ", latent.page, " units of ", latent.stride, " elements apart"),
@@ -59,15 +58,9 @@ Status set_paged(const Problem& p, Attention* attention) {
   source.page_size = static_cast<int32_t>(std::max<int64_t>(p.page_size, 1));
   source.page_units = static_cast<int32_t>(latent.page);
   source.token_units = static_cast<int32_t>(latent.token);
-  attention->kv = {true,
-                   p.kv_latent,
-                   p.kv_rope,
-                   latent.stride,
-                   latent.stride,
-                   rope.stride,
-                   rope.stride,
-                   p.num_pages * latent.page + p.page_size * latent.token,
-                   1};
+  attention->kv = {true,          p.kv_latent,          p.kv_rope,
+                   latent.stride, latent.stride,        rope.stride,
+                   rope.stride,   of_pages + of_tokens, 1};
   return {};
 }
 
