@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import time
 from pathlib import Path
 
 import nox
@@ -24,18 +22,17 @@ def group(name: str) -> tuple[str, ...]:
     return nox.project.dependency_groups(PYPROJECT, name)
 
 
-def install_toolkit(session: nox.Session, payload: str) -> None:
-    """Install what the pyproject of a GPU payload requires to build it, and the tools that read machine code."""
-    project = nox.project.load_toml(ROOT / "generated" / payload / "pyproject.toml")
-    requires = project["build-system"]["requires"]
-    toolkit = next(name for name in requires if name.startswith("cuda-toolkit"))
-    tools = f"cuda-toolkit[cuobjdump,nvdisasm]=={toolkit.partition('==')[2]}"
-    session.install("build", "ninja", "rich", tools, *(name for name in requires if "cutlass" not in name))
-    # Headers are all that is used of CUTLASS; the wheel's requirements serve its Python tools.
-    session.install("--no-deps", *(name for name in requires if "cutlass" in name))
-    (site,) = Path(session.virtualenv.location).glob("lib/python3*/site-packages")
-    session.env["PATH"] = f"{site / 'nvidia' / 'cu13' / 'bin'}:{os.environ['PATH']}"
-    session.env["CMAKE_BUILD_PARALLEL_LEVEL"] = str(os.cpu_count())
+def build(session: nox.Session, *arguments: str) -> None:
+    """Build wheels or objects in the stage, as ``ci/build.py`` understands the arguments."""
+    session.install(*group("build"))
+    session.run("python", "-m", "ci.build", *arguments)
+
+
+def core_wheel(session: nox.Session) -> str:
+    """Build the core wheel and return its path."""
+    build(session, "cpu")
+    (path,) = DIST.glob("mla_kernels-*.whl")
+    return str(path)
 
 
 def payloads() -> list[str]:
@@ -43,28 +40,12 @@ def payloads() -> list[str]:
     return sorted(path.parent.name for path in ROOT.glob("generated/*/pyproject.toml"))
 
 
-def build_payload(session: nox.Session, payload: str, *options: str, folder: Path = DIST) -> Path:
-    """Build the wheel of a GPU payload into ``folder`` with nvcc and CUTLASS from PyPI, and return its path.
-
-    The requirements go into the session's environment, so that a second build compiles only what changed.
-    """
-    install_toolkit(session, payload)
-    for old in folder.glob(f"mla_kernels_{payload}-*.whl"):
-        old.unlink()
-    command = ["python", "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", f"--outdir={folder}"]
-    session.run(*command, *options, str(ROOT / "generated" / payload), silent=True)
-    (wheel,) = folder.glob(f"mla_kernels_{payload}-*.whl")
-    return wheel
-
-
-def build_wheel(session: nox.Session, *options: str) -> Path:
-    """Build the core wheel from the working tree into ``dist/`` and return its path."""
-    for old in DIST.glob("mla_kernels-*.whl"):
-        old.unlink()
-    session.install("build")
-    session.run("python", "-m", "build", "--wheel", f"--outdir={DIST}", *options, silent=True)
-    (wheel,) = DIST.glob("mla_kernels-*.whl")
-    return wheel
+def inspect(session: nox.Session, *arguments: str) -> None:
+    """Check the machine code of wheels and objects for spills and tensor cores."""
+    session.install(*group("inspect"))
+    tools = next(Path(session.virtualenv.location).glob("lib/python3*/site-packages/nvidia/cu13/bin"))
+    path = f"{tools}:{os.environ['PATH']}"
+    session.run("python", "-m", "ci.instructions", *arguments, env={"PATH": f"{session.bin}:{path}"})
 
 
 @nox.session
@@ -98,44 +79,37 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
-def wheel(session: nox.Session) -> None:
-    """Build the core wheel into dist/; `-- PAYLOAD...` builds the wheels of GPU payloads instead."""
-    for payload in session.posargs:
-        if payload not in payloads():
-            session.error(f"no payload {payload!r}; there are {', '.join(payloads())}")
-    built = [build_payload(session, payload) for payload in session.posargs] or [build_wheel(session)]
-    for path in built:
-        session.log(f"built {path.relative_to(ROOT)}, {path.stat().st_size / 1e6:.2f} MB")
+def wheels(session: nox.Session) -> None:
+    """Build the core wheel into dist/; `-- sm90 sm100` builds those of GPU payloads, `-- --help` tells the rest."""
+    build(session, *session.posargs)
+
+
+@nox.session
+def merge_shards(session: nox.Session) -> None:
+    """Link the objects in dist/shards/ into the wheels of the payloads named: `-- sm100`."""
+    build(session, *session.posargs, "--merge")
 
 
 @nox.session
 def units(session: nox.Session) -> None:
-    """Build sm90, compile one unit of each op of sm100 that is not plain CUDA, and check their machine code."""
-    check = ("python", str(ROOT / "ci" / "manifest.py"))
-    session.run(*check, str(build_payload(session, "sm90")))
-    install_toolkit(session, "sm100")
-    build = ROOT / "build" / "units"
-    options = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMLA_PAYLOAD=sm100")
-    session.run("cmake", "-S", "package", "-B", str(build), *options, silent=True)
-    names = ["decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual"]
-    objects = [f"csrc/sm100/CMakeFiles/mla_sm100.dir{ROOT}/generated/sm100/{name}.cu.o" for name in names]
-    session.run("ninja", "-C", str(build), *objects, silent=True)
-    for path in objects[:2]:
-        session.run(*check, str(build / path))
+    """Compile one unit of each op of sm100 that is not plain CUDA, and check their machine code."""
+    names = ("decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual")
+    build(session, "sm100", f"--units={','.join(names)}")
+    inspect(session, *(str(DIST / "shards" / "sm100-units" / f"{name}.o") for name in names[:2]))
     session.install("pytest")
     session.run("pytest", "tests/sm100", "-p", "no:cacheprovider")
 
 
 @nox.session
 def full(session: nox.Session) -> None:
-    """Build every GPU payload from nothing and check every variant's machine code; the summaries go to dist/."""
+    """Build every wheel from nothing, time it, and check every variant's machine code; summaries go to dist/."""
+    names = ("cpu", *payloads())
+    build(session, *names, "--fresh", "--no-cache")
     for payload in payloads():
-        shutil.rmtree(ROOT / "build" / payload, ignore_errors=True)
-        start = time.monotonic()
-        path = build_payload(session, payload)
-        session.log(f"built {path.name} in {time.monotonic() - start:.0f} s, its requirements included")
-        summary = f"--json={DIST / payload}.manifest.json"
-        session.run("python", str(ROOT / "ci" / "manifest.py"), str(path), summary)
+        (path,) = DIST.glob(f"mla_kernels_{payload}-*.whl")
+        inspect(session, str(path), f"--json={DIST / payload}.instructions.json")
+    reports = [str(DIST / f"{name}.build.json") for name in names]
+    session.run("python", "-m", "ci.report", *reports, f"--plot={DIST / 'build.png'}")
 
 
 @nox.session
@@ -151,13 +125,16 @@ def gpu(session: nox.Session) -> None:
 @nox.session
 def emulation(session: nox.Session) -> None:
     """Build the sm100 payload for Hopper, a plain kernel in place of CUTLASS's, into dist/emulation/."""
-    options = {
-        "build-dir": ROOT / "build" / "emulation",
-        "cmake.define.MLA_CUDA_ARCH": "90a",
-        "cmake.define.MLA_SM100_OVERRIDES": ROOT / "tests" / "gpu" / "emulation",
-    }
     folder = DIST / "emulation"
-    path = build_payload(session, "sm100", *(f"-C{name}={value}" for name, value in options.items()), folder=folder)
+    build(
+        session,
+        "sm100",
+        "--name=emulation",
+        f"--out={folder}",
+        "--define=MLA_CUDA_ARCH=90a",
+        "--define=MLA_SM100_OVERRIDES=../tests/gpu/emulation",
+    )
+    (path,) = folder.glob("*.whl")
     session.install("wheel")
     session.run("python", str(ROOT / "ci" / "emulate.py"), str(path), "9.0")
 
@@ -166,24 +143,79 @@ def emulation(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Build and install the wheel, then run the tests; `-- ARGS` go to pytest."""
     session.install(*group("test"), TORCH)
-    session.install("--no-deps", "--force-reinstall", str(build_wheel(session)))
+    session.install("--no-deps", "--force-reinstall", core_wheel(session))
     session.run("pytest", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation into build/site; a warning is an error."""
+    session.install(*group("docs"))
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session
 def demo(session: nox.Session) -> None:
     """Build the wheel, install it in a clean environment, and run a DeepSeek-V3-shaped decode."""
-    session.install(f"{build_wheel(session)}[cli]", TORCH)
+    session.install(f"{core_wheel(session)}[cli]", TORCH)
     session.run("python", str(ROOT / "examples" / "decode.py"))
+
+
+@nox.session
+def check_wheels(session: nox.Session) -> None:
+    """Check the wheels and sdists of dist/, or `-- PATH...`: a table of every check, and every fault in words."""
+    found = sorted(path for pattern in ("*.whl", "*.tar.gz") for path in DIST.glob(pattern))
+    if not session.posargs and not any(path.suffix == ".whl" for path in found):
+        session.error("dist/ holds no wheel; build some with: nox -s wheels")
+    project = nox.project.load_toml(ROOT / "generated" / "sm90" / "pyproject.toml")
+    toolkit = next(name for name in project["build-system"]["requires"] if name.startswith("cuda-toolkit"))
+    session.install(*group("wheels"), f"cuda-toolkit[cuobjdump]=={toolkit.partition('==')[2]}")
+    (site,) = Path(session.virtualenv.location).glob("lib/python3*/site-packages")
+    session.env["PATH"] = f"{session.bin}:{site / 'nvidia' / 'cu13' / 'bin'}:{os.environ['PATH']}"
+    session.run("python", "-m", "ci.check_wheels", *(session.posargs or map(str, found)))
+
+
+@nox.session
+def index(session: nox.Session) -> None:
+    """Write a simple index of dist/ into build/index, install from one on loopback and try what it gave."""
+    session.install(*group("test"))
+    session.run("python", "-m", "ci.index", str(DIST), str(ROOT / "build" / "index"))
+    session.run("pytest", "tests/packaging/install_from_index.py", *session.posargs)
+
+
+@nox.session
+def test_wheel(session: nox.Session) -> None:
+    """Install the core wheel of dist/, built here or elsewhere, and test its kernels; `-- ARGS` go to pytest."""
+    session.install("pytest>=8", "hypothesis>=6", "numpy>=2", TORCH)
+    session.install("--no-deps", "--force-reinstall", *map(str, DIST.glob("mla_kernels-*.whl")))
+    session.run("pytest", *(session.posargs or ["tests/kernels"]))
+
+
+@nox.session
+def workflow(session: nox.Session) -> None:
+    """Write the hosted workflow from ci/wheels.toml, and check it against GitHub's schema and for unsafe habits."""
+    session.install(*group("wheels"), *group("codegen"))
+    session.run("python", "-m", "ci.workflow")
+    path = ".github/workflows/wheels.yml"
+    session.run("check-jsonschema", "--builtin-schema=vendor.github-workflows", path)
+    session.run("zizmor", "--offline", "--no-progress", path)
+
+
+@nox.session
+def images(session: nox.Session) -> None:
+    """Tell a hosted workflow in which images to build."""
+    session.install(*group("wheels"), *group("codegen"))
+    session.run("python", "-m", "ci.workflow", "--images")
 
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
     """Run the kernel tests against a payload built with AddressSanitizer and UndefinedBehaviorSanitizer."""
     session.install(*group("test"), TORCH)
-    options = ("cmake.define.MLA_SANITIZE=ON", "cmake.build-type=RelWithDebInfo", "install.strip=false")
-    path = build_wheel(session, *(f"-C{option}" for option in options))
-    session.install("--no-deps", "--force-reinstall", str(path))
+    folder = DIST / "sanitize"
+    options = ("--define=MLA_SANITIZE=ON", "--define=MLA_GLIBC=", "--build-type=RelWithDebInfo")
+    build(session, "cpu", "--name=sanitize", f"--out={folder}", *options)
+    session.install("--no-deps", "--force-reinstall", *map(str, folder.glob("*.whl")))
     preload = [
         session.run("gcc", f"-print-file-name={name}", external=True, silent=True) or ""
         for name in ("libasan.so", "libubsan.so", "libstdc++.so")
@@ -204,5 +236,5 @@ def sanitize(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure overheads, the code generator and the CPU kernels; the tables go to docs/benchmarks.md."""
     session.install(*group("test"), TORCH)
-    session.install("--no-deps", "--force-reinstall", str(build_wheel(session)))
+    session.install("--no-deps", "--force-reinstall", core_wheel(session))
     session.run("python", str(ROOT / "ci" / "benchmarks.py"), *(session.posargs or ["--page=local"]))

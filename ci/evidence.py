@@ -1,6 +1,6 @@
-"""Writes ``docs/evidence/<payload>.json`` from a build's manifest and a test run's report.
+"""Writes ``docs/evidence/<payload>.json`` from what ``ci.instructions`` found in a wheel and a test run's report.
 
-``evidence.py --manifest dist/sm100.manifest.json --junit gpu.xml --gpu "NVIDIA H200" --state "marshalling verified"``
+``python -m ci.evidence --wheel dist/sm90.instructions.json --junit gpu.xml --gpu "NVIDIA H200" --state "run"``
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
-KEPT = ("payload", "commit", "dirty", "wheel", "sha256", "bytes", "library_sha256", "nvcc", "variants")
+KEPT = ("payload", "commit", "dirty", "name", "sha256", "bytes", "compilers")
 
 
 def tests(report: Path) -> dict[str, dict[str, int]]:
@@ -31,27 +31,29 @@ def tests(report: Path) -> dict[str, dict[str, int]]:
 def main() -> None:
     """Merge what was built and what was run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--manifest", type=Path, required=True)
+    parser.add_argument("--wheel", type=Path, required=True, help="what ci.instructions wrote")
     parser.add_argument("--junit", type=Path, required=True)
     parser.add_argument("--gpu", required=True)
     parser.add_argument("--state", required=True)
-    parser.add_argument("--ran", type=Path, help="the wheel that ran, where it is not the one of the manifest")
+    parser.add_argument("--ran", type=Path, help="the wheel that ran, where it is another")
     parser.add_argument("--tests", nargs="*", default=[""], help="only those of files with such a part in the name")
     options = parser.parse_args()
-    manifest = json.loads(options.manifest.read_text())
+    wheel = json.loads(options.wheel.read_text())
     ran = {name: counts for name, counts in tests(options.junit).items() if any(part in name for part in options.tests)}
     failed = [name for name, counts in ran.items() if counts.get("failed")]
     if failed or not ran:
         raise SystemExit(f"no evidence: {', '.join(failed) or 'nothing ran'}")
     evidence: dict[str, Any] = {"state": options.state, "gpu": options.gpu}
-    evidence |= {name: manifest[name] for name in KEPT}
+    evidence |= {name: wheel[name] for name in KEPT}
+    evidence["library_sha256"] = wheel["files"][f"libmla_{wheel['payload']}.so"]["sha256"]
+    evidence["variants"] = wheel["kernels"]
     if options.ran:
         evidence["ran"] = {"wheel": options.ran.name, "sha256": hashlib.sha256(options.ran.read_bytes()).hexdigest()}
     evidence["passed"] = sum(counts.get("passed", 0) for counts in ran.values())
     evidence["not_run"] = sum(counts.get("not run", 0) for counts in ran.values())
     evidence["tests"] = ran
     EVIDENCE.mkdir(exist_ok=True)
-    path = EVIDENCE / f"{manifest['payload']}.json"
+    path = EVIDENCE / f"{wheel['payload']}.json"
     path.write_text(json.dumps(evidence, indent=1) + "\n")
     print(f"{path.name}: {evidence['passed']} passed, {evidence['not_run']} not run")
 

@@ -49,7 +49,12 @@ int run(launch f, int64_t variant, void** problems, int n, void* workspace, int6
   return 0;
 }
 """
-CTYPES = {"pointer": ctypes.c_void_p, "int64": ctypes.c_int64, "int32": ctypes.c_int32, "float": ctypes.c_float}
+CTYPES: dict[str, Any] = {
+    "pointer": ctypes.c_void_p,
+    "int64": ctypes.c_int64,
+    "int32": ctypes.c_int32,
+    "float": ctypes.c_float,
+}
 
 
 class Problem(ctypes.Structure):
@@ -135,9 +140,9 @@ def device_microseconds(batch: int, heads: int, max_splits: int = 1) -> float:
     with torch.cuda.graph(graph):
         for _ in range(20):
             kernel(**given, plan=plan, workspace=workspace, softmax_scale=0.1)
-    samples = []
+    samples: list[float] = []
     for _ in range(20):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         start.record()
         graph.replay()
         end.record()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,7 +53,16 @@ def load(folder: Path = MATRIX) -> Matrix:
     if problems:
         raise MatrixError(problems)
     version = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"]
-    return Matrix(domains, accepted, archs, tuple(rows), tuple(excludes), version)
+    return Matrix(domains, accepted, archs, tuple(rows), tuple(excludes), version, digest(folder, "*.toml"))
+
+
+def digest(folder: Path, pattern: str) -> str:
+    """A hash of the names and texts of the files of a folder, in hexadecimal."""
+    total = hashlib.sha256()
+    for path in sorted(folder.rglob(pattern)):
+        name, text = path.relative_to(folder).as_posix(), path.read_bytes()
+        total.update(f"{name}\n{len(text)}\n".encode() + text)
+    return total.hexdigest()
 
 
 def values(table: Mapping[str, Any] | list[Value]) -> Values:

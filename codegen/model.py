@@ -123,6 +123,8 @@ class Matrix:
     rows: tuple[Row, ...]
     excludes: tuple[Exclude, ...]
     version: str
+    sha256: str
+    """Of the tables as they are written."""
 
     def fields(self, op: str) -> tuple[str, ...]:
         """The fields a row of ``op`` must give: op, arch, its traits, and what it accepts at run time."""

@@ -12,9 +12,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from codegen import abi, render_abi
+from codegen.load import digest
 from codegen.model import Arch, Matrix, Range, Values, Variant
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
+LICENCES = Path(__file__).parent.parent / "licenses"
 CUDA = "cuda"
 SOURCE_SUFFIX = {"cpu": ".cpp", CUDA: ".cu"}
 DEFINITIONS = {"cpu": ".h", CUDA: ".cuh"}
@@ -29,6 +31,7 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "abi_layout.cpp": _print("abi_layout.cpp.j2", render_abi.context()),
         "python/_types.py": _print("types.py.j2", _types(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", _listing(matrix, variants)),
+        "provenance.json": _text({"matrix_sha256": matrix.sha256, "templates_sha256": digest(TEMPLATES, "*.j2")}),
     }
     for payload, members in by_payload(matrix, variants).items():
         files |= _payload(matrix, payload, members)
@@ -78,8 +81,10 @@ def _payload(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[
             "paths": sorted(files),
         },
     )
-    files[f"{payload}/registry.json"] = json.dumps(registry(matrix, payload, variants), indent=1) + "\n"
+    files[f"{payload}/registry.json"] = _text(registry(matrix, payload, variants))
     if arch.device == CUDA:
+        licences = [LICENCES.parent / "LICENSE", *sorted(LICENCES.iterdir())]
+        files |= {f"{payload}/licenses/{path.name}": path.read_text(encoding="utf-8") for path in licences}
         context = {"payload": payload, "arch": arch, "version": matrix.version}
         files[f"{payload}/pyproject.toml"] = _print("cuda/pyproject.toml.j2", context)
         files[f"{payload}/mla_kernels_{payload}/__init__.py"] = _print("cuda/__init__.py.j2", context)
@@ -124,6 +129,10 @@ def registry(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[
             for variant in variants
         ],
     }
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _json(values: Values) -> list[str | int] | dict[str, int]:

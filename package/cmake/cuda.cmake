@@ -1,6 +1,4 @@
 # nvcc, the static CUDA runtime and CUTLASS where pip put them; CUDACXX and MLA_CUTLASS_DIR name others.
-find_package(Python REQUIRED COMPONENTS Interpreter)
-
 function(mla_find_module module variable)
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -c
@@ -34,28 +32,21 @@ find_library(MLA_CUDART_STATIC cudart_static REQUIRED
              PATHS "${root}/../lib" "${root}/../lib64" "${root}/../targets/x86_64-linux/lib" NO_DEFAULT_PATH)
 find_package(Threads REQUIRED)
 
+# What device code is compiled for: the arch that the generated sources name.
+include("${MLA_GENERATED_DIR}/${MLA_PAYLOAD}/sources.cmake")
+set(MLA_CUDA_ARCH "${MLA_PAYLOAD_ARCH}" CACHE STRING "Another arch to compile for")
+set(MLA_CUDA_OPTIONS "-gencode=arch=compute_${MLA_CUDA_ARCH},code=sm_${MLA_CUDA_ARCH}" -O3 --expt-relaxed-constexpr
+                     --compress-mode=size)
+
 add_library(mla_cuda INTERFACE)
-target_link_libraries(mla_cuda INTERFACE "${MLA_CUDART_STATIC}" Threads::Threads rt ${CMAKE_DL_LIBS})
+target_compile_features(mla_cuda INTERFACE cuda_std_17)
+target_compile_options(mla_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${MLA_CUDA_OPTIONS};--resource-usage>")
+target_compile_definitions(mla_cuda INTERFACE NDEBUG)
 target_include_directories(mla_cuda INTERFACE "${root}/../include")
+target_link_libraries(mla_cuda INTERFACE "${MLA_CUDART_STATIC}" Threads::Threads rt ${CMAKE_DL_LIBS})
 
 add_library(mla_cutlass INTERFACE)
 target_include_directories(
   mla_cutlass SYSTEM
   INTERFACE "${MLA_CUTLASS_DIR}/include" "${MLA_CUTLASS_DIR}/tools/util/include"
             "${MLA_CUTLASS_DIR}/examples/common" "${MLA_CUTLASS_DIR}/examples/77_blackwell_fmha")
-
-# mla_cuda_payload(NAME SOURCE...): mla_payload for device code, of the arch that its generated sources name.
-function(mla_cuda_payload name)
-  mla_payload(${name} ${ARGN})
-  set(arch "${MLA_CUDA_ARCH}")
-  if(NOT arch)
-    set(arch "${MLA_PAYLOAD_ARCH}")
-  endif()
-  set(options "-gencode=arch=compute_${arch},code=sm_${arch}" -O3 --expt-relaxed-constexpr --compress-mode=size
-              --resource-usage)
-  target_compile_options(mla_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${options}>")
-  target_compile_definitions(mla_${name} PRIVATE NDEBUG)
-  set_target_properties(mla_${name} PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None CUDA_STANDARD 17
-                                               CUDA_VISIBILITY_PRESET hidden)
-  target_link_libraries(mla_${name} PRIVATE mla_cuda mla_cutlass)
-endfunction()

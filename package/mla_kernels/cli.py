@@ -1,4 +1,4 @@
-"""The command line: what is installed, which variants exist, why a lookup answers what it does, how fast it runs."""
+"""The command line: what is installed and whether it works, which variants exist, why a lookup answers, how fast."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import mla_kernels
@@ -44,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     command("info", _info, "versions, devices, and the payloads found and rejected")
+    command("doctor", _doctor, "check files, driver and payloads, and one launch of each; status 1 for a fault")
     for added in (
         command("list", _list, "the variants that serve a partial config"),
         command("explain", _explain, "why a config is served by a variant, or by none"),
@@ -130,9 +132,28 @@ def _describe(payload: Payload) -> dict[str, Any]:
         "version": payload.version,
         "arch": payload.registry.arch,
         "variants": len(payload.registry.variants),
+        "commit": payload.manifest.revision,
         "state": _state(payload),
         "folder": str(payload.folder),
     }
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from mla_kernels import doctor
+    from mla_kernels.bench.report import MissingPackageError
+
+    checks = doctor.examine()
+    faults = sum(check.state == "fault" for check in checks)
+    rows = [asdict(check) for check in checks]
+    if options.json:
+        _print_json(rows)
+    else:
+        try:
+            _print_table("doctor", rows)
+        except MissingPackageError:  # what is broken should not need rich to be told
+            print(*(f"{row['state']:8}{row['name']}: {row['detail']}" for row in rows), sep="\n")
+        print(f"{faults} of {len(checks)} checks found a fault" if faults else "no fault found")
+    return 1 if faults else 0
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -52,7 +52,16 @@ def devices() -> tuple[Device, ...]:
     afterwards cannot use CUDA.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return (*_gpus(), Device(HOST, "cpu", 0, f"{os.uname().machine}, {cores} cores"))
+    return (*gpus(), Device(HOST, "cpu", 0, f"{os.uname().machine}, {cores} cores"))
+
+
+def gpus(archs: Iterable[Arch] | None = None) -> tuple[Device, ...]:
+    """The CUDA devices, each with that of ``archs`` which serves it best; by default those of the payloads in use."""
+    archs = payloads().archs if archs is None else tuple(archs)
+    return tuple(
+        Device(arch_of(gpu.capability, archs), "cuda", ordinal, gpu.name, gpu.capability)
+        for ordinal, gpu in enumerate(driver().gpus)
+    )
 
 
 def current_arch() -> str:
@@ -84,20 +93,20 @@ def arch_of(capability: Capability, archs: Iterable[Arch]) -> str | None:
     return max(fits, key=lambda pair: pair[0])[1] if fits else None
 
 
-def runner(arch: Arch) -> Device | None:
-    """The first CUDA device that runs ``arch``; one that no other arch serves better comes before the rest."""
-    able = [gpu for gpu in _gpus() if gpu.capability and _fit(arch, gpu.capability)]
+def runner(arch: Arch, archs: Iterable[Arch] | None = None) -> Device | None:
+    """The first CUDA device that runs ``arch``; one that none of ``archs`` serves better comes before the rest."""
+    able = [gpu for gpu in gpus(archs) if gpu.capability and _fit(arch, gpu.capability)]
     return next((gpu for gpu in able if gpu.arch == arch.name), able[0] if able else None)
 
 
-def obstacle(arch: Arch) -> str | None:
+def obstacle(arch: Arch, archs: Iterable[Arch] | None = None) -> str | None:
     """Why no device here runs an arch of CUDA, or None where one does."""
     needs = f"arch {arch.name} needs a device of compute capability {_any(arch.capabilities)}"
     if driver().state != "ready":
         return f"{needs}; {driver().reason}"
-    if runner(arch):
+    if runner(arch, archs):
         return None
-    here = (f"{gpu}, served by {f'arch {gpu.arch}' if gpu.arch else 'no arch'}" for gpu in _gpus())
+    here = (f"{gpu}, served by {f'arch {gpu.arch}' if gpu.arch else 'no arch'}" for gpu in gpus(archs))
     return f"{needs}; here is {'; '.join(here)}"
 
 
@@ -116,18 +125,10 @@ def forget() -> None:
 os.register_at_fork(after_in_child=forget)
 
 
-def _gpus() -> tuple[Device, ...]:
-    archs = payloads().archs
-    return tuple(
-        Device(arch_of(gpu.capability, archs), "cuda", ordinal, gpu.name, gpu.capability)
-        for ordinal, gpu in enumerate(driver().gpus)
-    )
-
-
 @cache
 def _archs() -> tuple[str | None, ...]:
     """The arch of each CUDA device in order."""
-    return tuple(gpu.arch for gpu in _gpus())
+    return tuple(gpu.arch for gpu in gpus())
 
 
 @cache
@@ -138,12 +139,12 @@ def _common_arch() -> str | None:
 
 
 def _unserved(argument: str, ordinal: int) -> DeviceError:
-    gpus = _gpus()
-    if ordinal >= len(gpus):
+    found = gpus()
+    if ordinal >= len(found):
         return DeviceError(argument, f"cuda:{ordinal}", f"a tensor of the host, because {driver().reason}")
     served = (f"{arch.name} ({_any(arch.capabilities)})" for arch in payloads().archs if arch.capabilities)
     accepts = f"a tensor of the host, or of a device that an arch serves by compute capability: {', '.join(served)}"
-    return DeviceError(argument, f"{gpus[ordinal]}", accepts)
+    return DeviceError(argument, f"{found[ordinal]}", "; ".join([accepts, *map(str, payloads().rejected)]))
 
 
 def _any(capabilities: Iterable[Capability]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
+
+from mla_kernels.manifest import sha256
 
 UNPROVEN = "compiled"
 
@@ -31,6 +32,6 @@ def state(folder: Path, library: Path) -> str:
         shown = f"{evidence['state']} ({evidence['gpu']}, commit {evidence['commit'][:12]})"
     except (OSError, ValueError, KeyError, TypeError):
         return UNPROVEN
-    if hashlib.sha256(library.read_bytes()).hexdigest() != tested:
+    if sha256(library) != tested:
         return f"{UNPROVEN}; of another build: {shown}"
     return f"{UNPROVEN}, {shown}"

@@ -63,7 +63,9 @@ def decode(
         What one unit of an e4m3 element stands for; 1 for other types.
     out_scale : float
         Factor of the output.
-    max_splits, batch_invariant
+    max_splits : int
+        Of the plan made for this call; 0 lets the kernel choose, see ``kernel.plan``.
+    batch_invariant : bool
         Of the plan made for this call; see ``kernel.plan``.
     out : [batch, q_len, num_heads, 512], optional
     lse : float32 [batch, num_heads, q_len], optional

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from mla_kernels.document import typed
+
 DTYPES = ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla")
 """The names of element types; ``fp8_ds_mla`` is the 656-byte cache row."""
 
@@ -131,8 +133,8 @@ class Registry:
 
         Raises
         ------
-        OSError, ValueError, KeyError, TypeError
-            The file cannot be read, is not JSON, or lacks a field.
+        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+            The file cannot be read, is no JSON, or has another form: ``document.BROKEN``.
         """
         return cls.parse(json.loads(path.read_text(encoding="utf-8")))
 
@@ -147,7 +149,7 @@ class Registry:
                 shared[key] = _domain(stated)
             return shared[key]
 
-        payload = document["payload"]
+        payload = typed(document["payload"], str)
         own = _arch({**document["arch"], "payload": payload})
         archs = {row["name"]: _arch(row) for row in document.get("archs", ())} | {own.name: own}
         return cls(
@@ -165,12 +167,12 @@ class Registry:
             ),
             variants=tuple(
                 Variant(
-                    name=row["name"],
-                    op=row["op"],
-                    arch=row["arch"],
+                    name=typed(row["name"], str),
+                    op=typed(row["op"], str),
+                    arch=typed(row["arch"], str),
                     payload=payload,
-                    priority=row["priority"],
-                    baked=row["baked"],
+                    priority=typed(row["priority"], int),
+                    baked={trait: typed(value, str) for trait, value in row["baked"].items()},
                     accepts={field: domain(stated) for field, stated in row["accepts"].items()},
                 )
                 for row in document["variants"]
@@ -181,7 +183,7 @@ class Registry:
 def _arch(stated: Mapping[str, Any]) -> Arch:
     capabilities = (capability.split(".") for capability in stated.get("capabilities", ()))
     pairs = tuple((int(major), int(minor)) for major, minor in capabilities)
-    return Arch(stated["name"], stated["payload"], stated["device"], pairs)
+    return Arch(typed(stated["name"], str), stated["payload"], stated["device"], pairs)
 
 
 def _domain(stated: Sequence[Value] | Mapping[str, int]) -> Domain:

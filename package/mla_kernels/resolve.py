@@ -10,7 +10,7 @@ from mla_kernels._types import Arch, InDType, KvDType, KvLayout, Load, OpName, O
 from mla_kernels.attention_kernels import DecodeKernel, SparseDecodeKernel, SparsePrefillKernel
 from mla_kernels.cache_kernels import GatherKvKernel, MergeStatesKernel, StoreKvKernel, ToGlobalIndicesKernel
 from mla_kernels.devices import current_arch
-from mla_kernels.discovery import payloads
+from mla_kernels.discovery import Payload, payloads
 from mla_kernels.errors import ValueRangeError, VariantNotFoundError
 from mla_kernels.explanation import Explanation, explained, obstacle
 from mla_kernels.kernel import Kernel, limits
@@ -80,8 +80,8 @@ def lookup(
         ``in_dtype`` is given, the cache and the output have the same type unless stated (an output of e4m3 is bf16).
     load, schedule : str, optional
         How KV is read and how the work is cut; left out, the variant of highest priority decides.
-    kv_layout : {"contiguous", "paged"}, optional
-        Whether KV is reached through a block table.
+    kv_layout : str, optional
+        ``paged``, where KV is reached through a block table, or ``contiguous``.
     page_size, num_heads, q_len, topk, head_dim : int, optional
         Numbers of the problem. What is given becomes an exact limit of the kernel, what is left out stays open within
         what the variant accepts.
@@ -97,6 +97,12 @@ def lookup(
         A name or number is not one that any variant of the op could have.
     VariantNotFoundError
         No variant serves the config; the message lists the nearest and how to add one.
+
+    Examples
+    --------
+    >>> import mla_kernels as mla
+    >>> mla.lookup(op="decode", arch="cpu", q_dtype="bf16", page_size=64)
+    <Kernel cpu_decode_qbf16_kvbf16_obf16_direct_split, page_size=64>
     """
     key = (
         op,
@@ -117,7 +123,8 @@ def lookup(
     try:
         return _cache[key]
     except (KeyError, TypeError):
-        kernel = find(dict(zip(FIELDS, key, strict=True)))
+        pass  # and only then search, so that a refusal is raised on its own
+    kernel = find(dict(zip(FIELDS, key, strict=True)))
     if len(_cache) >= _MOST_CACHED:
         _cache.clear()
     return _cache.setdefault(key, kernel)
@@ -129,9 +136,14 @@ def find(config: Mapping[str, object]) -> Kernel:
     payload = payloads().found[variant.payload] if variant else None
     if variant is None or payload is None or (payload.registry.device != "cpu" and obstacle(variant.arch)):
         raise VariantNotFoundError(str(explained(op, wanted)))
+    return bound(payload, variant, wanted)
+
+
+def bound(payload: Payload, variant: Variant, config: Mapping[str, Value]) -> Kernel:
+    """The kernel of one variant of a payload, within the limits that a config sets."""
     dtypes = {trait: value for trait, value in variant.baked.items() if trait.endswith("_dtype")}
     bind = partial(payload.library.kernel, variant.name, dtypes, device=payload.registry.device)
-    return KERNELS[op](variant, wanted, bind, limits(variant, wanted))
+    return KERNELS[variant.op](variant, config, bind, limits(variant, config))
 
 
 def search(config: Mapping[str, object]) -> tuple[str, dict[str, Value], Variant | None]:
@@ -158,6 +170,15 @@ def variants(**filters: object) -> tuple[Variant, ...]:
     ------
     ValueRangeError
         A field or value is not one that any variant could have.
+
+    Examples
+    --------
+    >>> import mla_kernels as mla
+    >>> for variant in mla.variants(op="gather_kv", arch="cpu", out_dtype="fp32"):
+    ...     print(variant.name)
+    cpu_gather_kv_kve4m3_ofp32
+    cpu_gather_kv_kvfp32_ofp32
+    cpu_gather_kv_kvfp8_ds_mla_ofp32
     """
     wanted = checked(filters)
     ops = (wanted.pop("op"),) if "op" in wanted else tuple(_launcher.OPS)
@@ -181,6 +202,13 @@ def explain(config: Mapping[str, object] | None = None, /, **fields: object) -> 
     ------
     ValueRangeError
         A field or value is not one that any variant could have.
+
+    Examples
+    --------
+    >>> import mla_kernels as mla
+    >>> print(mla.explain(op="decode", arch="cpu", q_dtype="bf16"))
+    op=decode arch=cpu q_dtype=bf16 kv_dtype=bf16 out_dtype=bf16
+    is served by cpu_decode_qbf16_kvbf16_obf16_direct_split: priority 0, the only match
     """
     wanted = completed({**(config or {}), **fields})
     return explained(str(wanted.pop("op")), wanted)

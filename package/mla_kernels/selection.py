@@ -31,7 +31,8 @@ def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], 
     try:
         return _cache[_key(describe, tensors, options)]
     except (KeyError, AttributeError, TypeError, IndexError, DTypeError):
-        kernel = find(describe(*tensors, *options))  # says what is wrong with what has no key
+        pass
+    kernel = find(describe(*tensors, *options))  # says what is wrong with what has no key
     if len(_cache) >= _MOST_CACHED:
         _cache.clear()
     return _cache.setdefault(_key(describe, tensors, options), kernel)
@@ -59,7 +60,8 @@ def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) 
         device = device_of("q", latent)  # CuPy's own devices have no hash
         return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device]
     except (KeyError, AttributeError, TypeError, ValueError):
-        kernel = find(decode(q, kv_cache, out, paged))  # says what is wrong with what has no key
+        pass
+    kernel = find(decode(q, kv_cache, out, paged))  # says what is wrong with what has no key
     if len(_decodes) >= _MOST_CACHED:
         _decodes.clear()
     key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device)

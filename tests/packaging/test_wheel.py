@@ -49,3 +49,8 @@ def test_the_wheel_is_abi3_typed_and_licensed():
 def test_torch_is_an_extra():
     requires = metadata.requires("mla-kernels") or []
     assert [line for line in requires if "extra ==" not in line] == []
+
+
+def test_types_are_those_of_the_matrix():
+    generated = Path(__file__).parents[2] / "generated" / "python" / "_types.py"
+    assert (PACKAGE / "_types.py").read_text() == generated.read_text()

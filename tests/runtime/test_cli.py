@@ -40,6 +40,17 @@ def test_info(run):
     assert told["devices"][-1]["arch"] == "cpu"
 
 
+def test_info_shows_the_commit_of_each_payload(run, site, rediscover):
+    site.install("toy")
+    site.manifest("toy", dirty=True)
+    site.install("other")
+    site.manifest("other", commit=None)
+    rediscover()
+    rows = {row["payload"]: row["commit"] for row in json.loads(run("info", "--json")[1])["payloads"]}
+    assert (rows["toy"], rows["other"]) == ("0123456789ab+dirty", None)
+    assert "0123456789ab+dirty" in run("info")[1]
+
+
 def test_info_shows_rejected_payloads_with_their_reason(run, site, rediscover):
     site.install("toy", version="99.1")
     rediscover()

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels import devices, discovery, driver, resolve, selection
+from mla_kernels import devices, discovery, driver
 from mla_kernels.cli import main
 from mla_kernels.errors import DeviceError, DTypeError, VariantNotFoundError
 from mla_kernels.frameworks import device_of
 from mla_kernels.registry import Arch
 
-from tests.runtime.conftest import cpu_registry
+from tests.runtime.conftest import A100, B200, H200, forget, sm90_registry
 
-SOURCE = Path(__file__).parents[1] / "payloads" / "fake_cuda.c"
-H200 = '{"NVIDIA H200", 9, 0}'
-B200 = '{"NVIDIA B200", 10, 0}'
-A100 = '{"NVIDIA A100", 8, 0}'
 HERE = "device 0 (NVIDIA H200, compute capability 9.0)"
 ARCHS = (
     Arch("cpu", "cpu", "cpu", ()),
@@ -35,56 +29,12 @@ ARCHS = (
     Arch("sm100f", "sm100", "cuda", ((10, 0), (10, 3))),
 )
 
-Play = Callable[..., ctypes.CDLL]
-
-
-def compiled(folder: Path, **macros: object) -> Path:
-    library = folder / f"libfake_cuda_{len(list(folder.iterdir()))}.so"  # a loaded library is not to be overwritten
-    options = [f"-D{name}={value}" for name, value in macros.items()]
-    command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", *options, str(SOURCE)]
-    subprocess.run([*command, "-o", str(library)], check=True)
-    return library
-
-
-def forget() -> None:
-    devices.forget()
-    discovery.payloads.cache_clear()
-    resolve._cache.clear()
-    selection._cache.clear()
-    selection._decodes.clear()
-
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     forget()
     yield
     forget()
-
-
-@pytest.fixture
-def use(monkeypatch) -> Callable[[Path], None]:
-    """Take another library for the driver."""
-
-    def call(library: Path) -> None:
-        monkeypatch.setattr(driver, "LIBRARY", str(library))
-        forget()
-
-    return call
-
-
-@pytest.fixture
-def play(tmp_path, use, monkeypatch) -> Play:
-    """Play a driver that finds what the macros say."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    def call(*gpus: str, **macros: object) -> ctypes.CDLL:
-        if gpus:
-            macros["DEVICES"] = ", ".join(gpus)
-        library = compiled(tmp_path, **macros)
-        use(library)
-        return ctypes.CDLL(str(library))
-
-    return call
 
 
 def refusal(**config: Any) -> str:
@@ -208,17 +158,8 @@ def test_payload_of_the_device_was_rejected(play, site, rediscover):
     assert "pip install mla-kernels[" not in text
 
 
-def install_sm90(site) -> None:
-    """The CPU payload in the clothes of sm90."""
-    registry = cpu_registry("sm90")
-    registry["arch"] |= {"name": "sm90a", "device": "cuda", "capabilities": ["9.0"]}
-    for row in registry["variants"]:
-        row["arch"] = "sm90a"
-    site.install("sm90", registry=registry)
-
-
 def test_payload_of_the_device_is_in_use(play, site, rediscover):
-    install_sm90(site)
+    site.install("sm90", registry=sm90_registry())
     play(H200)
     rediscover()
     assert mla.lookup(op="decode", q_dtype="bf16").variant.arch == "sm90a"
@@ -241,7 +182,7 @@ def test_payload_of_the_device_is_in_use(play, site, rediscover):
     ],
 )
 def test_variants_and_explain_need_no_device_but_a_lookup_does(play, site, rediscover, gpus, why):
-    install_sm90(site)
+    site.install("sm90", registry=sm90_registry())
     play(*gpus, **({} if gpus else {"COUNT": 0}))
     rediscover()
     assert mla.variants(op="decode", arch="sm90a")
@@ -367,6 +308,14 @@ def test_arch_for_tensors(play, use, tmp_path):
     with pytest.raises(
         DeviceError, match=r"q: got cuda:0; accepts a tensor of the host, because the CUDA driver cannot"
     ):
+        devices.arch_for("q", Elsewhere(2, 0))
+
+
+def test_a_tensor_that_no_arch_serves_names_the_rejected_payloads(play, site, rediscover):
+    site.install("sm80", version="99.1")
+    play(A100)
+    rediscover()
+    with pytest.raises(DeviceError, match=r"payload sm80 was rejected: distribution mla-kernels-sm80 is version 99.1"):
         devices.arch_for("q", Elsewhere(2, 0))
 
 

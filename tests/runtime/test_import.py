@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 
-UNWANTED = ("torch", "numpy", "rich", "matplotlib", "mla_kernels.discovery")
+from tests.runtime.conftest import cpu_registry, sm90_registry
+
+UNWANTED = ("torch", "numpy", "rich", "matplotlib", "json", "hashlib", "mla_kernels.discovery")
 REPORT = f"import sys; print(*(name for name in {UNWANTED} if name in sys.modules))"
 
 
@@ -23,7 +26,7 @@ def test_import_is_silent_and_light():
 
 def test_lookup_imports_no_framework():
     done = run(f"import mla_kernels; mla_kernels.lookup(op='decode', q_dtype='bf16'); {REPORT}")
-    assert done.stdout.split() == ["mla_kernels.discovery"]
+    assert done.stdout.split() == ["json", "mla_kernels.discovery"]
     assert done.stderr == ""
 
 
@@ -38,6 +41,37 @@ import mla_kernels
 mla_kernels.lookup(op="decode", q_dtype="bf16")
 """
     assert run(code).stdout == ""
+
+
+def test_import_opens_no_payload_and_no_driver(site):
+    for name, registry in (("sm90", sm90_registry()), ("toy", cpu_registry("toy"))):
+        site.install(name, registry=registry)
+    code = f"""
+import json, sys
+opened = []
+def note(event, arguments):
+    if event in ("open", "ctypes.dlopen"):
+        opened.append(str(arguments[0]))
+sys.path.insert(0, {str(site.path)!r})
+sys.addaudithook(note)
+def told():
+    with open("/proc/self/maps") as maps:
+        mapped = [line.split()[-1] for line in maps]
+    seen = {{path for path in (*opened, *mapped) if "libmla_" in path or "libcuda" in path or "mla_toy" in path
+             or "mla_sm90" in path or "payloads" in path}}
+    opened.clear()
+    return sorted(seen)
+import mla_kernels
+first = told()
+mla_kernels.lookup(op="decode", q_dtype="bf16", arch="toy")
+print(json.dumps([first, told()]))
+"""
+    at_import, at_lookup = json.loads(run(code).stdout)
+    assert at_import == []
+    for name in ("sm90", "toy"):
+        for file in ("manifest.json", "registry.json", f"libmla_{name}.so"):
+            assert str(site.path / f"mla_{name}_payload" / file) in at_lookup
+    assert not any("libcuda" in path for path in at_lookup)
 
 
 @pytest.mark.parametrize("order", ["lookup decode", "decode lookup", "Kernel lookup", "variants explain lookup"])

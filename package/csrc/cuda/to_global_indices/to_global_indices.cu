@@ -5,7 +5,7 @@
 #include "cuda/to_global_indices/to_global_indices.h"
 
 namespace mla::cuda {
-namespace {
+namespace to_global_indices {
 
 using Problem = mla_to_global_indices_problem;
 
@@ -70,7 +70,9 @@ bool has_vectors(const Problem& p) {
          is_multiple(p.out_stride_t, kIndices);
 }
 
-}  // namespace
+}  // namespace to_global_indices
+
+using namespace to_global_indices;
 
 Status ToGlobalIndices::can_run(const Problem& p) {
   MLA_TRY(check_extents({{"num_tokens", p.num_tokens},

@@ -6,7 +6,7 @@
 #include "sm100/decode/splits.h"
 
 namespace mla::sm100 {
-namespace {
+namespace rows {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
@@ -176,7 +176,9 @@ bool aligned(const void* data, const int64_t (&stride)[3], int64_t stride_bytes)
   return bits % 16 == 0;
 }
 
-}  // namespace
+}  // namespace rows
+
+using namespace rows;
 
 Status prepare_rows(const RowShape& shape, const RowSource& source, const RowArrays& arrays,
                     const QueryPacking& query, const RowResults& results, cudaStream_t stream) {

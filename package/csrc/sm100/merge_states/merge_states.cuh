@@ -22,7 +22,7 @@ inline __device__ int32_t clamped_count(const Problem& p, int64_t t) {
 
 // The reduction divides by the count, so it is told 1 where there is nothing, and then does
 // nothing.
-template <DType kOut>
+template <DType kIn, DType kOut>
 __global__ void clamp_counts(Problem p, int32_t* counts) {
   const int64_t t = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (t < p.num_tokens) counts[t] = max(clamped_count(p, t), 1);
@@ -30,7 +30,7 @@ __global__ void clamp_counts(Problem p, int32_t* counts) {
 
 // The rows that the reduction leaves alone, one state or none, and those whose states are all
 // empty, which it gives an LSE of +inf.
-template <DType kOut>
+template <DType kIn, DType kOut>
 __global__ void __launch_bounds__(kThreads) complete_rows(Problem p) {
   using Element = typename CutlassType<kOut>::type;
   const int64_t h = blockIdx.x;
@@ -119,7 +119,7 @@ Status MergeStates<kIn, kOut, kSchedule>::launch(const Problem& p, ConstBuffer, 
   const unsigned tokens = static_cast<unsigned>(p.num_tokens);
   if (p.num_states > 1) {
     int32_t* const counts = static_cast<int32_t*>(workspace.data);
-    merge_states::clamp_counts<kOut>
+    merge_states::clamp_counts<kIn, kOut>
         <<<ceil_div(tokens, unsigned{merge_states::kThreads}), merge_states::kThreads, 0, on>>>(
             p, counts);
     typename Reduction::Arguments arguments;
@@ -136,7 +136,7 @@ Status MergeStates<kIn, kOut, kSchedule>::launch(const Problem& p, ConstBuffer, 
     cutlass::device_kernel<Reduction>
         <<<Reduction::get_grid_shape(arguments), Reduction::get_block_shape(), 0, on>>>(arguments);
   }
-  merge_states::complete_rows<kOut><<<dim3(kHeads, tokens), merge_states::kThreads, 0, on>>>(p);
+  merge_states::complete_rows<kIn, kOut><<<dim3(kHeads, tokens), merge_states::kThreads, 0, on>>>(p);
   return cuda::check(cudaGetLastError(), "launch of the reduction");
 }
 

@@ -1,0 +1,1 @@
+"""Build, check and publish wheels; called by nox only."""

@@ -1,0 +1,60 @@
+"""Hooks of ``mkdocs``: patterns in the navigation, types that docstrings give in words, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+
+LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
+
+
+def on_config(config: Any) -> Any:
+    """Expand the patterns of the navigation."""
+    config.nav = _expanded(config.nav, Path(config.docs_dir))
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Leave the width of the page to the tables of figures."""
+    if page.file.src_uri.startswith("benchmarks/"):
+        page.meta["hide"] = ["toc"]
+    return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Take the quotes off names within a type, and the dash off a parameter that has nothing more to say."""
+    html = re.sub(r"``([^`<]+)``", r"\1", html)
+    return re.sub(r"\s\N{EN DASH}(\s*<div class=\"doc-md-description\">\s*</div>)", r"\1", html)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Refuse a page that loads a script, a style or a picture from another host: the site works without a network.
+
+    Raises
+    ------
+    PluginError
+        Names the page and the element.
+    """
+    if loaded := LOADED.search(output):
+        raise PluginError(f"{page.file.src_uri} loads from another host: {loaded[0]}")
+    return output
+
+
+def _expanded(nav: list[Any], folder: Path) -> list[Any]:
+    """The navigation with each ``"folder/*.md"`` replaced by its pages, in the order of their names."""
+    result: list[Any] = []
+    for entry in nav:
+        if isinstance(entry, str) and "*" in entry:
+            pages = sorted(folder.glob(entry))
+            result += [page.relative_to(folder).as_posix() for page in pages if not page.stem.startswith("local")]
+        elif isinstance(entry, dict):
+            result += [
+                {title: _expanded(below, folder) if isinstance(below, list) else below}
+                for title, below in entry.items()
+            ]
+        else:
+            result.append(entry)
+    return result

@@ -1,0 +1,230 @@
+"""What a build cost: seconds, memory and bytes of each unit, answers of the compile cache, and the plot of it all.
+
+``python -m ci.report REPORT...`` draws the reports of builds without a cache, projects them to many variants, and
+writes ``ci/costs.json``, by which shards are cut.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from ci import shards
+from ci.rows import ROOT, Row
+
+SAMPLES_A_SECOND = 5
+WORKERS = (1, 8, 64)
+"""Cores that compile a unit each, for projections."""
+
+
+@dataclass
+class Unit:
+    """One object of the payload: how many variants it holds, and what it cost to compile."""
+
+    variants: int
+    seconds: float
+    peak_mb: float
+    object_bytes: int
+
+
+@dataclass
+class Watched:
+    """Seconds of a whole build, and the most memory that a unit's compilers took together."""
+
+    seconds: float = 0.0
+    peak_bytes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Report:
+    """One build of one wheel."""
+
+    payload: str
+    commit: str
+    cores: int
+    seconds: float
+    wheel: str
+    wheel_bytes: int
+    cache: dict[str, int]
+    units: dict[str, Unit]
+
+    @property
+    def instances(self) -> list[Unit]:
+        """The units that instantiate variants, in the order of their compilation."""
+        return [unit for unit in self.units.values() if unit.variants]
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Report:
+        """Read what ``save`` wrote."""
+        stated = json.loads(path.read_text())
+        return cls(**{**stated, "units": {name: Unit(**unit) for name, unit in stated["units"].items()}})
+
+    def show(self) -> None:
+        """Print the dearest units and the totals."""
+        table = Table("unit", "variants", "seconds", "seconds a variant", "peak MB", "object kB")
+        for name, unit in sorted(self.units.items(), key=lambda pair: -pair[1].seconds)[:12]:
+            each = f"{unit.seconds / unit.variants:.1f}" if unit.variants else ""
+            table.add_row(
+                name,
+                str(unit.variants or ""),
+                f"{unit.seconds:.1f}",
+                each,
+                f"{unit.peak_mb:.0f}",
+                f"{unit.object_bytes / 1e3:.0f}",
+            )
+        console = Console(width=140)
+        if self.units:
+            console.print(table)
+        told = ", ".join(f"{count} {name}" for name, count in self.cache.items()) or "off"
+        console.print(
+            f"{self.wheel}: {self.wheel_bytes / 1e6:.2f} MB, {self.seconds:.0f} s, "
+            f"{len(self.units)} objects compiled, compile cache: {told}",
+            soft_wrap=True,
+        )
+
+
+@contextmanager
+def watched(row: Row) -> Iterator[Watched]:
+    """Time what happens inside, and watch the compilers' memory, whoever started them."""
+    found, done = Watched(), threading.Event()
+    names = set(shards.units(row, ROOT))
+
+    def watch() -> None:
+        while not done.wait(1 / SAMPLES_A_SECOND):
+            now: dict[str, int] = {}
+            for process in psutil.process_iter(["cmdline", "memory_info"]):
+                line = " ".join(process.info["cmdline"] or ())
+                name = next(
+                    (name for name in names if re.search(rf"\b{name}\.(?:cu|cpp|cudafe|ptx|ii)|_{name}\.", line)), None
+                )
+                if name and process.info["memory_info"]:
+                    now[name] = now.get(name, 0) + process.info["memory_info"].rss
+            for name, size in now.items():
+                found.peak_bytes[name] = max(size, found.peak_bytes.get(name, 0))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    start = time.monotonic()
+    thread.start()
+    try:
+        yield found
+    finally:
+        found.seconds = time.monotonic() - start
+        done.set()
+        thread.join()
+
+
+def compiled_units(row: Row, source: Path, build: Path, watched: Watched) -> dict[str, Unit]:
+    """What was compiled just now, from ninja's log, the objects, and what was watched; other sources by their path."""
+    found = {}
+    for path, seconds in compiled(build / ".ninja_log", since=time.time() - watched.seconds).items():
+        stem, place = Path(path).name.partition(".")[0], path.partition(".dir/")[2]
+        own = "_units.dir/" in path
+        held = variants_of(source / "generated" / row.payload, stem) if own else 0
+        peak = round(watched.peak_bytes.get(stem, 0) / 1e6, 1)
+        found[stem if own else place] = Unit(held, seconds, peak, (build / path).stat().st_size)
+    return found
+
+
+def compiled(log: Path, since: float) -> dict[str, float]:
+    """Seconds of each object that ninja made since a time, by its path in the build folder."""
+    found = {}
+    for line in log.read_text().splitlines()[1:]:
+        start, end, _, path, _ = line.split("\t")
+        made = log.parent / path
+        if path.endswith(".o") and made.exists() and made.stat().st_mtime >= since:
+            found[path] = round((int(end) - int(start)) / 1000, 2)
+    return found
+
+
+def variants_of(folder: Path, unit: str) -> int:
+    """How many variants a generated unit instantiates."""
+    paths = [path for suffix in (".cu", ".cpp") if (path := folder / f"{unit}{suffix}").exists()]
+    return sum(line.startswith("template struct") for path in paths for line in path.read_text().splitlines())
+
+
+def projected(units: Sequence[Unit], variants: int, workers: int) -> float:
+    """Seconds to compile so many variants by repeating measured units, the dearest first, on so many cores."""
+    if not any(unit.variants for unit in units):
+        raise ValueError("no unit with variants was compiled, so there is nothing to project from")
+    chosen: list[Unit] = []
+    while sum(unit.variants for unit in chosen) < variants:
+        chosen += units
+    loads = [0.0] * workers
+    for unit in sorted(chosen, key=lambda unit: -unit.seconds):
+        heapq.heapreplace(loads, loads[0] + unit.seconds)
+    return max(loads)
+
+
+def plot(reports: Sequence[Report], path: Path) -> None:
+    """Draw seconds against variants, as built and as projected."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for report in reports:
+        counts, seconds = [0], [0.0]
+        for unit in report.instances:
+            counts.append(counts[-1] + unit.variants)
+            seconds.append(seconds[-1] + unit.seconds)
+        (line,) = axes.plot(counts[1:], seconds[1:], marker="o", label=f"{report.payload}, as compiled, one worker")
+        for workers, style in zip(WORKERS, ("-", "--", ":"), strict=True):
+            many = [100, 300, 1000]
+            wall = [projected(report.instances, n, workers) for n in many]
+            axes.plot(
+                many, wall, style, color=line.get_color(), label=f"{report.payload}, projected, {workers} workers"
+            )
+    axes.set(xscale="log", yscale="log", xlabel="variants", ylabel="seconds")
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=130)
+
+
+def main() -> None:
+    """Print the projection, draw the plot and write the costs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("reports", nargs="+", type=Path)
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+    reports = [Report.load(path) for path in options.reports]
+    answered = [report.payload for report in reports if report.cache.get("hits")]
+    if answered:
+        raise SystemExit(
+            f"the compile cache answered for {', '.join(answered)}; build with --fresh --no-cache to measure"
+        )
+    table = Table("1,000 variants like those of", *(f"minutes, {workers} workers" for workers in WORKERS))
+    for report in reports:
+        minutes = (projected(report.instances, 1000, workers) / 60 for workers in WORKERS)
+        table.add_row(report.payload, *(f"{each:.1f}" for each in minutes))
+    Console(width=120).print(table)
+    shards.COSTS.write_text(json.dumps(_costs(reports), indent=1) + "\n")
+    if options.plot:
+        plot(reports, options.plot)
+
+
+def _costs(reports: Sequence[Report]) -> Mapping[str, Mapping[str, float]]:
+    known = json.loads(shards.COSTS.read_text()) if shards.COSTS.exists() else {}
+    new = {
+        report.payload: {name: unit.seconds for name, unit in sorted(report.units.items()) if "/" not in name}
+        for report in reports
+    }
+    return {**known, **new}
+
+
+if __name__ == "__main__":
+    main()

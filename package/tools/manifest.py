@@ -1,0 +1,106 @@
+"""Writes ``manifest.json`` beside a payload's library: what this build compiled, with what, from which sources.
+
+``registry.json`` is rendered from rows; this is what only a build knows. CMake runs it when it installs a payload.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from machine_code import Kernel, is_shared, kernels, launched, unclaimed
+
+
+def main() -> None:
+    """Describe the payload in a folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("payload")
+    parser.add_argument("folder", type=Path, help="holds the library and its registry.json")
+    parser.add_argument("--generated", type=Path, required=True)
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--cxx", required=True, help="the C++ compiler and its version")
+    parser.add_argument("--cxx-flags", default="")
+    parser.add_argument("--nvcc", type=Path, help="the CUDA compiler; cuobjdump is beside it")
+    parser.add_argument("--cuda-flags", default="")
+    options = parser.parse_args()
+    (options.folder / "manifest.json").write_text(json.dumps(manifest(options), indent=1) + "\n", encoding="utf-8")
+
+
+def manifest(options: argparse.Namespace) -> dict[str, Any]:
+    """The manifest of the payload that the options name."""
+    folder: Path = options.folder
+    registry = json.loads((folder / "registry.json").read_text(encoding="utf-8"))
+    library = folder / f"libmla_{options.payload}.so"
+    found = kernels(library, options.nvcc.parent) if options.nvcc else []
+    compilers, flags = {"cxx": options.cxx}, {"cxx": options.cxx_flags.strip()}
+    if options.nvcc:
+        compilers["cuda"] = nvcc_version(options.nvcc)
+        flags["cuda"] = options.cuda_flags
+        require_kernels(registry["variants"], found)
+    commit, dirty = commit_of(options.generated)
+    return {
+        "payload": options.payload,
+        "version": options.version,
+        "abi_hash": registry["abi_hash"],
+        "commit": commit,
+        "dirty": dirty,
+        **json.loads((options.generated / "provenance.json").read_text(encoding="utf-8")),
+        "compilers": compilers,
+        "flags": flags,
+        "files": {path.name: file_facts(path) for path in (library, folder / "registry.json")},
+        "variants": {
+            variant["name"]: {
+                "config": {"op": variant["op"], "arch": variant["arch"], **variant["baked"], **variant["accepts"]},
+                "kernels": [kernel.as_dict() for kernel in launched(variant, found)],
+            }
+            for variant in registry["variants"]
+        },
+        "shared": [kernel.as_dict() for kernel in found if is_shared(kernel)],
+    }
+
+
+def require_kernels(variants: list[dict[str, Any]], found: list[Kernel]) -> None:
+    """Stop the build where a variant has no kernel, or a kernel no variant."""
+    missing = [f"{variant['name']}: no kernel in the library" for variant in variants if not launched(variant, found)]
+    foreign = [f"{kernel.name}: no variant launches it" for kernel in unclaimed(variants, found)]
+    if missing or foreign:
+        sys.exit("the library does not hold what registry.json says:\n" + "\n".join([*missing, *foreign]))
+
+
+def file_facts(path: Path) -> dict[str, Any]:
+    """Size and hash of a file."""
+    data = path.read_bytes()
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def nvcc_version(nvcc: Path) -> str:
+    """Such as ``13.4.92``."""
+    told = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"V(\d+(?:\.\d+)+)", told)
+    return found[1] if found else told.strip().splitlines()[-1]
+
+
+def commit_of(folder: Path) -> tuple[str | None, bool]:
+    """The git commit that the sources are of and whether they differ from it; ``None`` for an unpacked archive.
+
+    ``MLA_KERNELS_COMMIT`` says it for sources that were copied out of their repository: a hash, and ``-dirty``.
+    """
+    if stated := os.environ.get("MLA_KERNELS_COMMIT"):
+        return stated.removesuffix("-dirty"), stated.endswith("-dirty")
+    git = ["git", "-C", str(folder)]
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    if head.returncode:
+        return None, False
+    status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
+    return head.stdout.strip(), bool(status.stdout.strip())
+
+
+if __name__ == "__main__":
+    main()

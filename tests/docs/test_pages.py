@@ -1,0 +1,158 @@
+"""Every code block of the documentation runs here, or says why not; see ``blocks`` for what a page may hold."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import mla_kernels as mla
+import pytest
+import torch
+from mla_kernels.devices import current_arch
+
+from tests.docs.blocks import Block, Page, blocks, check
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+BLOCKS = {page: blocks(page) for page in PAGES}
+REFUSAL = next(block for block in BLOCKS[ROOT / "README.md"] if block.text.startswith("VariantNotFoundError: "))
+
+GUIDE = DOCS / "adding-a-variant.md"
+"""Its blocks build a wheel: ``tests/packaging/test_guide.py`` runs them in a clean clone."""
+
+HERE = [block for page, found in BLOCKS.items() for block in found if page != GUIDE]
+PYTHON = [block for block in HERE if block.language == "python"]
+SHELL = [block for block in HERE if block.language == "sh"]
+
+NOT_RUN = {
+    "pip install mla-kernels": "installs from PyPI",
+    "pip install 'mla-kernels[torch,cli]'": "installs from PyPI",
+    "pip install 'mla-kernels[sm90]'": "installs from PyPI",
+    "pip install 'mla-kernels[sm100]'": "installs from PyPI",
+    "pip install 'mla-kernels[all]'": "installs from PyPI",
+    "python3 -m pip install nox": "installs from PyPI",
+}
+
+NOX = re.compile(r"(?:python3? -m )?nox -s (?P<sessions>[a-z_][a-z_ ]*?)(?: -- .*)?")
+INLINE_NOX = re.compile(r"`(nox -s [^`]+)`")
+
+
+def lacks_gpu() -> str:
+    return "" if torch.cuda.is_available() else "needs a GPU"
+
+
+def lacks_decode() -> str:
+    return lacks_gpu() or ("" if mla.variants(op="decode", arch=current_arch()) else f"no decode for {current_arch()}")
+
+
+NEEDS = {"Needs a GPU": lacks_gpu, "Needs a GPU with a decode variant": lacks_decode}
+
+
+def surroundings(page: Path) -> dict[str, object]:
+    """What the python blocks of a page may use without defining it: README.md describes its tensors in words."""
+    if page.name != "README.md":
+        return {}
+    return {
+        "q": torch.randn(2, 1, 128, 576, dtype=torch.bfloat16),
+        "kv_cache": torch.randn(8, 64, 576, dtype=torch.bfloat16),
+        "block_table": torch.randperm(8, dtype=torch.int32).view(2, 4),
+        "seq_lens": torch.tensor([256, 17], dtype=torch.int32),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[Path, Page]:
+    return {page: Page(found, surroundings(page)) for page, found in BLOCKS.items()}
+
+
+@pytest.fixture(scope="module")
+def sessions() -> set[str]:
+    command = [sys.executable, "-m", "nox", "--list", "--nocolor"]  # with --json it lists the default ones only
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^[*-] (\S+)", listed, re.MULTILINE))
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.id)
+def test_python(block, pages):
+    if block.title in NEEDS and (reason := NEEDS[block.title]()):
+        pages[block.page].skip(block)
+        pytest.skip(reason)
+    pages[block.page].run(block)
+
+
+def commands(block: Block) -> list[str]:
+    return [part.strip() for line in block.text.splitlines() for part in line.split("&&") if part.strip()]
+
+
+@pytest.mark.parametrize("block", SHELL, ids=lambda block: block.id)
+def test_shell(block, sessions):
+    printed = [run(command, sessions) for command in commands(block)]
+    if block.output is not None:
+        assert None not in printed, f"{block.id} shows the output of what this test does not run"
+        check(block, "".join(map(str, printed)))
+
+
+def run(command: str, sessions: set[str]) -> str | None:
+    """Run a command, or see that there is what it names."""
+    if command in NOT_RUN:
+        return None
+    if nox := NOX.fullmatch(command):
+        assert set(nox["sessions"].split()) <= sessions, command
+        return None
+    python, *arguments = shlex.split(command)
+    assert [python, *arguments[:2]] == ["python", "-m", "mla_kernels"], f"no test runs: {command}"
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_languages_and_sessions(page, sessions):
+    assert {block.language for block in BLOCKS[page] if block != REFUSAL} <= {"python", "sh"}
+    assert {block.title for block in BLOCKS[page]} <= {"", *NEEDS}
+    for command in INLINE_NOX.findall(page.read_text(encoding="utf-8")):
+        nox = NOX.fullmatch(command)
+        assert nox, command
+        assert set(nox["sessions"].split()) <= sessions, command
+
+
+@pytest.mark.parametrize("block", [block for block in PYTHON if DOCS in block.page.parents], ids=lambda block: block.id)
+def test_width(block):
+    """A block is shown without scrolling on a screen of 1280 pixels."""
+    assert [line for line in block.text.splitlines() if len(line) > 88] == []
+
+
+def test_the_list_of_what_is_not_run_is_not_stale():
+    assert set(NOT_RUN) <= {command for block in SHELL for command in commands(block)}
+
+
+def test_the_refusal_of_the_readme():
+    with pytest.raises(mla.VariantNotFoundError) as error:
+        mla.lookup(op="decode", arch="cpu", q_dtype="fp32", kv_dtype="bf16", page_size=64)
+    check(replace(REFUSAL, output=REFUSAL.text), f"VariantNotFoundError: {error.value}")
+
+
+def test_docstrings():
+    for name in sorted(path.stem for path in Path(mla.__file__).parent.glob("*.py") if path.stem != "__main__"):
+        module = mla if name == "__init__" else import_module(f"mla_kernels.{name}")
+        failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+        assert failed == 0, name
+
+
+def test_refusals_are_those_of_the_package():
+    """The last list of install.md quotes messages, before the first capital."""
+    kinds = ("mla_kernels/*.py", "mla_kernels/bench/*.py", "csrc/launcher/*.cpp")
+    sources = [path for kind in kinds for path in sorted((ROOT / "package").glob(kind))]
+    said = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in sources)
+    section = (DOCS / "install.md").read_text(encoding="utf-8").partition("What a refusal means")[2]
+    items = re.findall(r"^- (`.*?) [A-Z]", section, re.MULTILINE)
+    quoted = [text for item in items for text in re.findall(r"`([^`]+)`", item)]
+    assert len(quoted) > 10
+    assert [text for text in quoted if text not in said] == []

@@ -1,0 +1,117 @@
+"""The checks of machine code notice a spill, a kernel without tensor cores, and a variant without a kernel."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ci import instructions
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("machine_code", ROOT / "package" / "tools" / "machine_code.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+machine_code = importlib.util.module_from_spec(SPEC)
+sys.modules["machine_code"] = machine_code
+SPEC.loader.exec_module(machine_code)
+Kernel, launched, unclaimed = machine_code.Kernel, machine_code.launched, machine_code.unclaimed
+ELEMENTS = [
+    ("half_t", "half_t"),
+    ("bfloat16_t", "bfloat16_t"),
+    ("float_e4m3_t", "half_t"),
+    ("float_e4m3_t", "bfloat16_t"),
+]
+DTYPE = {name: number for number, name in enumerate(("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla"))}
+
+
+def variants() -> list[dict]:
+    return json.loads((ROOT / "generated" / "sm100" / "registry.json").read_text())["variants"]
+
+
+def kernel(name: str, cubin: str):
+    return Kernel(f"{name}@{cubin}", name, cubin, 255, 1024, 0)
+
+
+@pytest.fixture
+def library() -> list:
+    """The kernels of a whole sm100 library, as ``cuobjdump`` and ``c++filt`` name them."""
+    mla = "void cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaKernelTmaWarpspecialized<cute::tuple<int>, "
+    reduction = "void cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaReductionKernel<"
+    found = []
+    for element, out in ELEMENTS:
+        for schedule in ("Individual", "Persistent"):
+            for is_async in ("true", "false"):
+                cubin = f"{element} {schedule} {is_async}"
+                found.append(
+                    kernel(
+                        f"{mla}cutlass::{element}, float, cutlass::{out}, float, "
+                        f"cutlass::fmha::kernel::Sm100Mla{schedule}TileScheduler, {is_async}> >(Params)",
+                        cubin,
+                    )
+                )
+                merges = kernel(f"{reduction}cutlass::{out}, float, float, 128ul, 512ul, 256> >(Params)", cubin)
+                found += [merges] if merges not in found else []
+    for out in ("half_t", "bfloat16_t"):
+        found.append(
+            kernel(f"{reduction}cutlass::{out}, float, float, 128ul, 512ul, 256> >(Params)", "sm100 merge_states")
+        )
+    for variant in variants():
+        types = [f"(mla::DType){DTYPE[value]}" for trait, value in variant["baked"].items() if "dtype" in trait]
+        folder = "sm100" if variant["baked"].get("schedule") == "reduction" else "cuda"
+        if variant["op"] not in ("decode", "sparse_decode"):
+            name = f"void mla::{folder}::{variant['op']}::run_kernel<{', '.join([*types, 'true'])}>(Problem)"
+            found.append(kernel(name, f"{folder} {variant['op']}"))
+    return [*found, kernel("void mla::sm100::rows::prepare_rows_kernel<uint4>(mla::sm100::RowShape)", "rows")]
+
+
+def test_every_variant_has_kernels_and_every_kernel_a_variant(library):
+    assert [variant["name"] for variant in variants() if not launched(variant, library)] == []
+    assert unclaimed(variants(), library) == []
+
+
+def test_a_kernel_belongs_to_variants_of_its_own_traits_only(library):
+    for variant in variants():
+        for found in launched(variant, library):
+            if "run_kernel" in found.name:
+                folder = "sm100" if variant["baked"].get("schedule") == "reduction" else "cuda"
+                types = [f"(mla::DType){DTYPE[value]}" for name, value in variant["baked"].items() if "dtype" in name]
+                assert found.name.startswith(f"void mla::{folder}::{variant['op']}::run_kernel<{', '.join(types)}"), (
+                    variant
+                )
+            if "TileScheduler" in found.name:
+                assert variant["baked"]["schedule"].capitalize() + "TileScheduler" in found.name
+                assert f"{str(variant['baked']['load'] == 'cpasync').lower()}> >" in found.name
+            if "Reduction" in found.name and variant["op"] != "merge_states":
+                assert found.cubin_sha256 in {each.cubin_sha256 for each in launched(variant, library) if each != found}
+
+
+def test_every_missing_kernel_is_missed(library):
+    own = [found for found in library if "rows::" not in found.name and "Reduction" not in found.name]
+    assert own
+    for gone in own:
+        rest = [found for found in library if found.name != gone.name]
+        assert [variant for variant in variants() if not launched(variant, rest)], gone.name
+
+
+def test_a_foreign_kernel_is_found(library):
+    foreign = kernel("void mla::cuda::gather_kv::gather_kernel<(mla::DType)0, (mla::DType)0, true>(Arguments)", "x")
+    assert unclaimed(variants(), [*library, foreign]) == [foreign]
+
+
+def test_a_spill_is_found():
+    name = "void mla::cuda::store_kv::store_kernel<(mla::DType)1, (mla::DType)1, true>(Arguments)"
+    assert instructions.problems([instructions.Kernel(name, 90, 0, 144, 0)]) == [
+        f"{name}: 144 bytes of stack: it spills"
+    ]
+    assert instructions.problems([instructions.Kernel(name, 90, 0, 0, 0)]) == []
+
+
+def test_a_kernel_without_tensor_cores_is_found(library):
+    name = library[0].name
+    assert "Sm100FmhaMlaKernel" in name
+    assert instructions.problems([instructions.Kernel(name, 255, 0, 0, 48)]) == []
+    assert instructions.problems([instructions.Kernel(name, 255, 0, 0, 0)]) == [f"{name}: no tensor-core instruction"]
