@@ -102,14 +102,14 @@ def units(session: nox.Session) -> None:
 
 @nox.session
 def full(session: nox.Session) -> None:
-    """Build every wheel from nothing, time it, and check every variant's machine code; summaries go to dist/."""
+    """Build every wheel from nothing, check every variant's machine code, and write what it all cost to docs/."""
     names = ("cpu", *payloads())
-    build(session, *names, "--fresh", "--no-cache")
+    build(session, *names, "--fresh", "--recache")
     for payload in payloads():
         (path,) = DIST.glob(f"mla_kernels_{payload}-*.whl")
         inspect(session, str(path), f"--json={DIST / payload}.instructions.json")
-    reports = [str(DIST / f"{name}.build.json") for name in names]
-    session.run("python", "-m", "ci.report", *reports, f"--plot={DIST / 'build.png'}")
+    session.install(*group("wheels"), *group("codegen"), TORCH)
+    session.run("python", "-m", "ci.wheel_costs", *(str(DIST / f"{name}.build.json") for name in names))
 
 
 @nox.session

@@ -71,7 +71,7 @@ def _wheel(stage: Stage, row: Row, options: argparse.Namespace) -> None:
     defines |= dict(pair.split("=", 1) for pair in options.define)
     raw = stage.folder / "wheels" / name
     shutil.rmtree(raw, ignore_errors=True)
-    with cache.running(stage, tools, enabled=not options.no_cache) as compile_cache, report.watched(row) as watched:
+    with cache.running(stage, tools, cache.Mode.of(options)) as compile_cache, report.watched(row) as watched:
         settings = {
             "build-dir": str(folder),
             "cmake.build-type": options.build_type,
@@ -114,7 +114,7 @@ def _units(stage: Stage, row: Row, options: argparse.Namespace) -> None:
     folder = stage.build(f"{row.payload}-units")
     if options.fresh:
         shutil.rmtree(folder, ignore_errors=True)
-    with cache.running(stage, tools, enabled=not options.no_cache) as compile_cache:
+    with cache.running(stage, tools, cache.Mode.of(options)) as compile_cache:
         defines = {
             "CMAKE_BUILD_TYPE": "Release",
             "MLA_PAYLOAD": "" if row.core else row.payload,

@@ -8,12 +8,29 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from ci.stage import Stage
+
+
+class Mode(Enum):
+    """Whether the cache answers, is only filled, or is left alone."""
+
+    ON = "on"
+    FILL = "fill"
+    OFF = "off"
+
+    @classmethod
+    def of(cls, options: Namespace) -> Mode:
+        """What the command line says."""
+        if options.no_cache:
+            return cls.OFF
+        return cls.FILL if options.recache else cls.ON
 
 
 @dataclass
@@ -26,15 +43,17 @@ class CompileCache:
 
 
 @contextmanager
-def running(stage: Stage, tools: Path, *, enabled: bool) -> Iterator[CompileCache]:
+def running(stage: Stage, tools: Path, mode: Mode) -> Iterator[CompileCache]:
     """Start a server of our own for one build, and stop it after."""
     environment = stage.environment(tools)
-    if not enabled:
+    if mode is Mode.OFF:
         yield CompileCache(environment)
         return
     program = str(tools / "bin" / "sccache")
     environment = {"SCCACHE_DIR": str(stage.folder / "cache"), "SCCACHE_IDLE_TIMEOUT": "0", **environment}
     environment["SCCACHE_SERVER_PORT"] = str(_free_port())
+    if mode is Mode.FILL:
+        environment["SCCACHE_RECACHE"] = "1"
     subprocess.run([program, "--start-server"], env=environment, capture_output=True, check=True)
     nvcc = str(stage.source / "ci" / "sccache" / "nvcc")
     launchers = {"CMAKE_CXX_COMPILER_LAUNCHER": program, "CMAKE_CUDA_COMPILER_LAUNCHER": nvcc}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -20,9 +21,19 @@ def main(wheel: Path, capabilities: list[str]) -> None:
             if arch["name"] == registry["arch"]["name"]:
                 arch["capabilities"] = capabilities
         path.write_text(json.dumps(registry, indent=1))
+        restate(path)
         wheel.unlink()
         command = [sys.executable, "-m", "wheel", "pack", f"--dest-dir={wheel.parent}", str(unpacked)]
         subprocess.run(command, check=True)
+
+
+def restate(registry: Path) -> None:
+    """Let the manifest beside a registry state its size and hash."""
+    path = registry.with_name("manifest.json")
+    manifest = json.loads(path.read_text())
+    data = registry.read_bytes()
+    manifest["files"][registry.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    path.write_text(json.dumps(manifest, indent=1))
 
 
 if __name__ == "__main__":

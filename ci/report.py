@@ -1,18 +1,13 @@
-"""What a build cost: seconds, memory and bytes of each unit, answers of the compile cache, and the plot of it all.
-
-``python -m ci.report REPORT...`` draws the reports of builds without a cache, projects them to many variants, and
-writes ``ci/costs.json``, by which shards are cut.
-"""
+"""What a build cost: seconds, memory and bytes of each unit, answers of the compile cache, and the plot of it all."""
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -64,6 +59,11 @@ class Report:
     def instances(self) -> list[Unit]:
         """The units that instantiate variants, in the order of their compilation."""
         return [unit for unit in self.units.values() if unit.variants]
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Seconds of each generated unit."""
+        return {name: unit.seconds for name, unit in sorted(self.units.items()) if not name.endswith(".o")}
 
     def save(self, path: Path) -> None:
         """Write it as JSON."""
@@ -193,38 +193,3 @@ def plot(reports: Sequence[Report], path: Path) -> None:
     axes.legend(fontsize=8)
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=130)
-
-
-def main() -> None:
-    """Print the projection, draw the plot and write the costs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("reports", nargs="+", type=Path)
-    parser.add_argument("--plot", type=Path)
-    options = parser.parse_args()
-    reports = [Report.load(path) for path in options.reports]
-    answered = [report.payload for report in reports if report.cache.get("hits")]
-    if answered:
-        raise SystemExit(
-            f"the compile cache answered for {', '.join(answered)}; build with --fresh --no-cache to measure"
-        )
-    table = Table("1,000 variants like those of", *(f"minutes, {workers} workers" for workers in WORKERS))
-    for report in reports:
-        minutes = (projected(report.instances, 1000, workers) / 60 for workers in WORKERS)
-        table.add_row(report.payload, *(f"{each:.1f}" for each in minutes))
-    Console(width=120).print(table)
-    shards.COSTS.write_text(json.dumps(_costs(reports), indent=1) + "\n")
-    if options.plot:
-        plot(reports, options.plot)
-
-
-def _costs(reports: Sequence[Report]) -> Mapping[str, Mapping[str, float]]:
-    known = json.loads(shards.COSTS.read_text()) if shards.COSTS.exists() else {}
-    new = {
-        report.payload: {name: unit.seconds for name, unit in sorted(report.units.items()) if "/" not in name}
-        for report in reports
-    }
-    return {**known, **new}
-
-
-if __name__ == "__main__":
-    main()

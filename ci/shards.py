@@ -18,7 +18,7 @@ from ci.rows import ROOT, Row
 from ci.stage import Stage
 
 COSTS = ROOT / "ci" / "costs.json"
-"""Seconds that each unit took to compile, by payload; ``python -m ci.report`` writes them from reports of builds."""
+"""Seconds that each unit took to compile, by payload; ``nox -s full`` measures them."""
 UNMEASURED = 10.0
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ci import index
+from ci.index_server import Environment, serving
 from ci.rows import ROOT, rows
-from tests.packaging.index_server import Environment, serving
 
 DIST = ROOT / "dist"
 DECODE = """

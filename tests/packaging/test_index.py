@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ci import index
+from ci.index_server import HTML, JSON, Answer, Environment, serving
 from tests.packaging.fake_wheels import PLATFORM, ROWS, wheel
-from tests.packaging.index_server import HTML, JSON, Answer, Environment, serving
 
 
 def sha256(data: bytes) -> str:
