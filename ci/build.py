@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", help="payloads, or sdist; by default cpu, the core wheel")
     parser.add_argument("--fresh", action="store_true", help="build from nothing but the compile cache")
     parser.add_argument("--no-cache", action="store_true", help="compile without the compile cache")
+    parser.add_argument("--recache", action="store_true", help="compile everything, and keep it in the compile cache")
     parser.add_argument(
         "--shard", type=shards.Shard.parse, metavar="I/N", help="compile the I-th part of the units only"
     )
@@ -71,7 +72,7 @@ def _wheel(stage: Stage, row: Row, options: argparse.Namespace) -> None:
     defines |= dict(pair.split("=", 1) for pair in options.define)
     raw = stage.folder / "wheels" / name
     shutil.rmtree(raw, ignore_errors=True)
-    with cache.running(stage, tools, cache.Mode.of(options)) as compile_cache, report.watched(row) as watched:
+    with cache.running(stage, tools, cache.Mode.of(options)) as compile_cache, report.watched(row, folder) as watched:
         settings = {
             "build-dir": str(folder),
             "cmake.build-type": options.build_type,

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import psutil
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from ci import shards
 from ci.rows import ROOT, Row
 
-SAMPLES_A_SECOND = 5
+SECONDS_BETWEEN_SAMPLES = 0.5
+COMPILERS = ("cicc", "ptxas", "cudafe++", "cc1plus")
 WORKERS = (1, 8, 64)
 """Cores that compile a unit each, for projections."""
 
@@ -100,33 +102,51 @@ class Report:
 
 
 @contextmanager
-def watched(row: Row) -> Iterator[Watched]:
-    """Time what happens inside, and watch the compilers' memory, whoever started them."""
+def watched(row: Row, build: Path) -> Iterator[Watched]:
+    """Time what happens inside, show how far it is, and watch the compilers' memory, whoever started them."""
     found, done = Watched(), threading.Event()
-    names = set(shards.units(row, ROOT))
+    units = re.compile("|".join(rf"(?:\b|_)({name})\." for name in shards.units(row, ROOT)))
+    before = _finished(build)
 
-    def watch() -> None:
-        while not done.wait(1 / SAMPLES_A_SECOND):
-            now: dict[str, int] = {}
-            for process in psutil.process_iter(["cmdline", "memory_info"]):
-                line = " ".join(process.info["cmdline"] or ())
-                name = next(
-                    (name for name in names if re.search(rf"\b{name}\.(?:cu|cpp|cudafe|ptx|ii)|_{name}\.", line)), None
-                )
-                if name and process.info["memory_info"]:
-                    now[name] = now.get(name, 0) + process.info["memory_info"].rss
-            for name, size in now.items():
+    def watch(status: Status) -> None:
+        while not done.wait(SECONDS_BETWEEN_SAMPLES):
+            for name, size in _compilers_memory(units).items():
                 found.peak_bytes[name] = max(size, found.peak_bytes.get(name, 0))
+            status.update(f"{row.payload}: {_finished(build) - before} objects, {time.monotonic() - start:.0f} s")
 
-    thread = threading.Thread(target=watch, daemon=True)
     start = time.monotonic()
-    thread.start()
-    try:
-        yield found
-    finally:
-        found.seconds = time.monotonic() - start
-        done.set()
-        thread.join()
+    with Console(stderr=True).status(f"{row.payload}: preparing") as status:
+        thread = threading.Thread(target=watch, args=(status,), daemon=True)
+        thread.start()
+        try:
+            yield found
+        finally:
+            found.seconds = time.monotonic() - start
+            done.set()
+            thread.join()
+
+
+def _compilers_memory(units: re.Pattern[str]) -> dict[str, int]:
+    """Bytes that compilers hold at the moment, by the unit that their command lines name."""
+    now: dict[str, int] = {}
+    for process in psutil.process_iter(["name"]):
+        if process.info["name"] not in COMPILERS:
+            continue
+        try:
+            named = units.search(" ".join(process.cmdline()))
+            size = process.memory_info().rss
+        except psutil.Error:  # it has ended
+            continue
+        if named:
+            name = named[named.lastindex or 0]
+            now[name] = now.get(name, 0) + size
+    return now
+
+
+def _finished(build: Path) -> int:
+    """How many objects ninja has made in a folder so far."""
+    log = build / ".ninja_log"
+    return log.read_text().count(".o\t") if log.exists() else 0
 
 
 def compiled_units(row: Row, source: Path, build: Path, watched: Watched) -> dict[str, Unit]:
