@@ -27,7 +27,7 @@ from ci.rows import ROOT
 PAGE = ROOT / "docs" / "benchmarks" / "wheels.md"
 ROW = {
     "sm90": "op=merge_states arch=sm90a in_dtype=fp32 out_dtype=bf16 schedule=rows",
-    "sm100": "op=decode arch=sm100f q_dtype=bf16 kv_dtype=bf16 out_dtype=bf16 load=tma schedule=individual",
+    "sm100": "op=decode arch=sm100f q_dtype=fp16 kv_dtype=fp16 out_dtype=fp16 load=tma schedule=individual",
 }
 """A point of the matrix that is taken out and added again."""
 FIRST_RESULT = """
