@@ -46,8 +46,11 @@ class CompileCache:
 def running(stage: Stage, tools: Path, mode: Mode) -> Iterator[CompileCache]:
     """Start a server of our own for one build, and stop it after."""
     environment = stage.environment(tools)
+    launchers = ("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER")
     if mode is Mode.OFF:
-        yield CompileCache(environment)
+        yield CompileCache(
+            environment, dict.fromkeys(launchers, "")
+        )  # a build folder remembers those of its last build
         return
     program = str(tools / "bin" / "sccache")
     environment = {"SCCACHE_DIR": str(stage.folder / "cache"), "SCCACHE_IDLE_TIMEOUT": "0", **environment}
@@ -56,8 +59,7 @@ def running(stage: Stage, tools: Path, mode: Mode) -> Iterator[CompileCache]:
         environment["SCCACHE_RECACHE"] = "1"
     subprocess.run([program, "--start-server"], env=environment, capture_output=True, check=True)
     nvcc = str(stage.source / "ci" / "sccache" / "nvcc")
-    launchers = {"CMAKE_CXX_COMPILER_LAUNCHER": program, "CMAKE_CUDA_COMPILER_LAUNCHER": nvcc}
-    cache = CompileCache(environment, launchers)
+    cache = CompileCache(environment, dict(zip(launchers, (program, nvcc), strict=True)))
     try:
         yield cache
     finally:

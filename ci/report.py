@@ -21,6 +21,7 @@ from ci import shards
 from ci.rows import ROOT, Row
 
 SECONDS_BETWEEN_SAMPLES = 0.5
+STYLES = ("-", "--", ":")
 COMPILERS = ("cicc", "ptxas", "cudafe++", "cc1plus")
 WORKERS = (1, 8, 64)
 """Cores that compile a unit each, for projections."""
@@ -195,21 +196,21 @@ def plot(reports: Sequence[Report], path: Path) -> None:
     """Draw seconds against variants, as built and as projected."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4), layout="constrained")
+    figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
     for report in reports:
         counts, seconds = [0], [0.0]
         for unit in report.instances:
             counts.append(counts[-1] + unit.variants)
             seconds.append(seconds[-1] + unit.seconds)
-        (line,) = axes.plot(counts[1:], seconds[1:], marker="o", label=f"{report.payload}, as compiled, one worker")
-        for workers, style in zip(WORKERS, ("-", "--", ":"), strict=True):
+        (line,) = axes.plot(counts[1:], seconds[1:], marker="o", label=f"{report.payload}, as compiled")
+        for workers, style in zip(WORKERS, STYLES, strict=True):
             many = [100, 300, 1000]
             wall = [projected(report.instances, n, workers) for n in many]
-            axes.plot(
-                many, wall, style, color=line.get_color(), label=f"{report.payload}, projected, {workers} workers"
-            )
+            axes.plot(many, wall, style, color=line.get_color())
     axes.set(xscale="log", yscale="log", xlabel="variants", ylabel="seconds")
-    axes.legend(fontsize=8)
+    for workers, style in zip(WORKERS, STYLES, strict=True):
+        axes.plot([], [], style, color="grey", label=f"projected, {workers} worker{'s' * (workers > 1)}")
+    figure.legend(loc="outside right upper", fontsize=8)
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=130)

@@ -67,7 +67,7 @@ def main() -> None:
         "comes back; the figure is the build's alone.",
         markdown(again),
         "## What units cost",
-        "A unit is an object; its seconds are of one of two compilers at work. Units under a second are left out.",
+        "A unit is an object; its seconds are of one of two compilers at work.",
         *(f"### {report.payload}\n\n{markdown(units(report))}" for report in reports),
         "## Many variants",
         "The measured units, repeated until there are 1,000 variants, the dearest first, on so many cores; linking, "
@@ -166,7 +166,7 @@ def units(report: Report) -> Rows:
             "kB a variant": unit.object_bytes / 1e3 / unit.variants,
         }
         for name, unit in sorted(report.units.items(), key=lambda pair: -pair[1].seconds)
-        if unit.variants and unit.seconds >= 1
+        if unit.variants
     ]
 
 
