@@ -63,8 +63,8 @@ def main() -> None:
         markdown(facts(reports)),
         "## Builds",
         "From nothing: every unit is compiled. Cached: the build folder is empty and the compile cache answers. "
-        "Unchanged: nothing is compiled. A row added: it was taken out of the matrix, and the cache is off when it "
-        "comes back; the figure is the build's alone.",
+        "Unchanged: nothing is compiled. A row added: it was taken out of the matrix, and the cache is not asked when "
+        "it comes back; the figure is the build's alone.",
         markdown(again),
         "## What units cost",
         "A unit is an object; its seconds are of one of two compilers at work.",
@@ -125,7 +125,7 @@ def row_added(payload: str) -> Report:
         build(clone, payload)
         command = [sys.executable, "-m", "codegen", "add", *ROW[payload].split()]
         subprocess.run(command, cwd=clone, check=True, capture_output=True)
-        return build(clone, payload, "--no-cache")
+        return build(clone, payload, "--recache")
 
 
 def take_out(clone: Path, point: str) -> None:
