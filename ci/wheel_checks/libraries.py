@@ -67,6 +67,6 @@ def needed(wheel: Wheel, _: Row) -> Iterator[str]:
         for section in ELFFile(io.BytesIO(data)).iter_sections():
             if isinstance(section, DynamicSection):
                 for entry in section.iter_tags("DT_NEEDED"):
-                    name: str = entry.needed  # type: ignore[attr-defined]
+                    name: str = vars(entry)["needed"]
                     if NEVER_NEEDED.match(name):
                         yield f"{path} needs {name}"

@@ -136,7 +136,8 @@ Status MergeStates<kIn, kOut, kSchedule>::launch(const Problem& p, ConstBuffer, 
     cutlass::device_kernel<Reduction>
         <<<Reduction::get_grid_shape(arguments), Reduction::get_block_shape(), 0, on>>>(arguments);
   }
-  merge_states::complete_rows<kIn, kOut><<<dim3(kHeads, tokens), merge_states::kThreads, 0, on>>>(p);
+  merge_states::complete_rows<kIn, kOut>
+      <<<dim3(kHeads, tokens), merge_states::kThreads, 0, on>>>(p);
   return cuda::check(cudaGetLastError(), "launch of the reduction");
 }
 
