@@ -32,11 +32,12 @@ find_library(MLA_CUDART_STATIC cudart_static REQUIRED
              PATHS "${root}/../lib" "${root}/../lib64" "${root}/../targets/x86_64-linux/lib" NO_DEFAULT_PATH)
 find_package(Threads REQUIRED)
 
-# What device code is compiled for: the arch that the generated sources name.
+# What device code is compiled for: the arch that the generated sources name. The seed stands in for the process id that
+# names of internal symbols would hold.
 include("${MLA_GENERATED_DIR}/${MLA_PAYLOAD}/sources.cmake")
 set(MLA_CUDA_ARCH "${MLA_PAYLOAD_ARCH}" CACHE STRING "Another arch to compile for")
 set(MLA_CUDA_OPTIONS "-gencode=arch=compute_${MLA_CUDA_ARCH},code=sm_${MLA_CUDA_ARCH}" -O3 --expt-relaxed-constexpr
-                     --compress-mode=size)
+                     --compress-mode=size --frandom-seed=mla-kernels)
 
 add_library(mla_cuda INTERFACE)
 target_compile_features(mla_cuda INTERFACE cuda_std_17)

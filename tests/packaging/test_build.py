@@ -128,6 +128,7 @@ def test_three_shards_link_to_the_same_wheel(first, clone):
 
 def test_a_row_added_compiles_its_unit_alone(first):
     point = ["op=merge_states", "arch=sm100f", "in_dtype=bf16", "out_dtype=fp32", "schedule=rows"]
+    build(first)
     try:
         added = run(first, sys.executable, "-m", "codegen", "add", *point).stdout.splitlines()
         assert "sm100f_merge_states_ibf16_ofp32_rows" in added
