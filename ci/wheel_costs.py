@@ -105,7 +105,7 @@ def repeated(cold: Report) -> dict[str, Any]:
     return {
         "wheel": cold.payload,
         "MB": cold.wheel_bytes / 1e6,
-        "variants": sum(unit.variants for unit in cold.units.values()),
+        "variants in units": sum(unit.variants for unit in cold.units.values()),
         "from nothing, s": cold.seconds,
         "cached, s": cached.seconds,
         "hits, misses": f"{cached.cache.get('hits', 0)}, {cached.cache.get('misses', 0)}",
