@@ -40,12 +40,20 @@ def payloads() -> list[str]:
     return sorted(path.parent.name for path in ROOT.glob("generated/*/pyproject.toml"))
 
 
+def install_cuobjdump(session: nox.Session) -> None:
+    """Install the tools that read machine code, of the toolkit that payloads are built with."""
+    project = nox.project.load_toml(ROOT / "generated" / "sm90" / "pyproject.toml")
+    toolkit = next(name for name in project["build-system"]["requires"] if name.startswith("cuda-toolkit"))
+    session.install(f"cuda-toolkit[cuobjdump,nvdisasm]=={toolkit.partition('==')[2]}")
+    (tools,) = Path(session.virtualenv.location).glob("lib/python3*/site-packages/nvidia/cu13/bin")
+    session.env["PATH"] = f"{session.bin}:{tools}:{os.environ['PATH']}"
+
+
 def inspect(session: nox.Session, *arguments: str) -> None:
     """Check the machine code of wheels and objects for spills and tensor cores."""
-    session.install(*group("inspect"))
-    tools = next(Path(session.virtualenv.location).glob("lib/python3*/site-packages/nvidia/cu13/bin"))
-    path = f"{tools}:{os.environ['PATH']}"
-    session.run("python", "-m", "ci.instructions", *arguments, env={"PATH": f"{session.bin}:{path}"})
+    session.install("rich>=13")
+    install_cuobjdump(session)
+    session.run("python", "-m", "ci.instructions", *arguments)
 
 
 @nox.session
@@ -167,11 +175,8 @@ def check_wheels(session: nox.Session) -> None:
     found = sorted(path for pattern in ("*.whl", "*.tar.gz") for path in DIST.glob(pattern))
     if not session.posargs and not any(path.suffix == ".whl" for path in found):
         session.error("dist/ holds no wheel; build some with: nox -s wheels")
-    project = nox.project.load_toml(ROOT / "generated" / "sm90" / "pyproject.toml")
-    toolkit = next(name for name in project["build-system"]["requires"] if name.startswith("cuda-toolkit"))
-    session.install(*group("wheels"), f"cuda-toolkit[cuobjdump]=={toolkit.partition('==')[2]}")
-    (site,) = Path(session.virtualenv.location).glob("lib/python3*/site-packages")
-    session.env["PATH"] = f"{session.bin}:{site / 'nvidia' / 'cu13' / 'bin'}:{os.environ['PATH']}"
+    session.install(*group("wheels"))
+    install_cuobjdump(session)
     session.run("python", "-m", "ci.check_wheels", *(session.posargs or map(str, found)))
 
 
