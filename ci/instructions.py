@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 TENSOR_CORE = re.compile(r"\b(UTC[A-Z]*MMA|HGMMA|QGMMA|IGMMA)\b")
-MULTIPLIES = re.compile(r"Sm100FmhaMlaKernelTmaWarpspecialized<")
+MULTIPLIES = re.compile(r"Sm100FmhaMlaKernelTmaWarpspecialized<|mla::sm90::decode::attend<")
 """Kernels that must multiply on tensor cores."""
 USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 

@@ -74,6 +74,7 @@ Schedule = Literal[
     "individual",
     "persistent",
     "reduction",
+    "compute",
 ]
 
 KvLayout = Literal[

@@ -4,6 +4,7 @@
 #include "cuda/merge_states/merge_states.h"
 #include "cuda/store_kv/store_kv.h"
 #include "cuda/to_global_indices/to_global_indices.h"
+#include "sm90/decode/decode.h"
 
 extern template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::fp32, mla::Schedule::rows>;
 extern template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::fp16, mla::Schedule::rows>;
@@ -24,6 +25,8 @@ extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::f
 extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>;
+extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::compute>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::compute>;
 
 namespace mla {
 namespace {
@@ -69,12 +72,16 @@ const Operation kOperations[] = {
         "sm90a_gather_kv_kvbf16_obf16", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::ToGlobalIndices>(
         "sm90a_to_global_indices", MLA_OP_TO_GLOBAL_INDICES),
+    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::compute>>(
+        "sm90a_decode_qfp16_kvfp16_ofp16_tma_compute", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::compute>>(
+        "sm90a_decode_qbf16_kvbf16_obf16_tma_compute", MLA_OP_DECODE),
 };
 
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 20;
+  *count = 22;
   return kOperations;
 }
 

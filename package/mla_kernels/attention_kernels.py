@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
-from mla_kernels.frameworks import Packed, Tensor, empty, extents, first, widened
+from mla_kernels.frameworks import Packed, Tensor, device_of, empty, extents, first, widened
 from mla_kernels.kernel import LATENT, Bind, Kernel, Limits, Plan
 from mla_kernels.registry import Value, Variant
 
@@ -136,7 +136,9 @@ class DecodeKernel(Kernel):
                 None, self.variant.name, batch, self._number("q_len", q_len), self._number("num_heads", num_heads),
                 max_splits or 0, bool(batch_invariant),
             )  # fmt: skip
-            size = self._native.plan_size(_problem(asked, seq_lens))
+            # From the shape alone: to look at a tensor, some frameworks ask for the stream.
+            _, device = device_of("seq_lens", seq_lens)
+            size = self._native.plan_size({**_problem(asked, None), "device": device})
             buffer = empty("out", seq_lens, (size,), "uint8")
             out = Plan(buffer, *asked.shape, asked.max_splits, asked.batch_invariant)
         else:
@@ -310,7 +312,7 @@ def _require_both(name: str, extra: object, indices: object, lengths: object) ->
         raise UnsupportedError("extra_topk_length", "a tensor", "None, because extra_indices is None")
 
 
-def _problem(plan: Plan, seq_lens: Tensor) -> dict[str, object]:
+def _problem(plan: Plan, seq_lens: Tensor | None) -> dict[str, object]:
     return {
         "seq_lens": seq_lens,
         "batch": plan.batch,

@@ -16,7 +16,7 @@ DTYPES = ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla")
 
 CUTLASS_TYPE = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "e4m3": "cutlass::float_e4m3_t"}
 
-SHARED = {"rows": ("decode", "sparse_decode")}
+SHARED = {"rows": ("decode", "sparse_decode"), "schedule": ("decode",), "partials": ("decode",)}
 """Namespaces of kernels that all variants of some ops launch."""
 
 

@@ -1,0 +1,72 @@
+// The kernel: of each block, one warpgroup loads tiles of KV, one weighs them, two sum up the
+// output.
+#pragma once
+
+#include <cutlass/arch/reg_reconfig.h>
+
+#include <cute/arch/cluster_sm90.hpp>
+
+#include "common/traits.h"
+#include "sm90/decode/accumulate.cuh"
+#include "sm90/decode/dependents.cuh"
+#include "sm90/decode/load_query.cuh"
+#include "sm90/decode/load_tma.cuh"
+#include "sm90/decode/weigh.cuh"
+
+namespace mla::sm90 {
+namespace decode {
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kCluster>
+__global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Params params) {
+  using Element = typename ElementOf<kQ>::Type;
+  using Out = typename ElementOf<kOut>::Type;
+  extern __shared__ char memory[];
+  auto& shared = *reinterpret_cast<SharedMemory<Element>*>(memory);
+  const int rank = kCluster == 1 ? 0 : static_cast<int>(cute::block_rank_in_cluster());
+  const int cluster = blockIdx.x / kCluster;
+  const int group = cluster % params.shape.groups;
+  const int first_row = (group * kCluster + rank) * kTileRows;
+
+  if (threadIdx.x == 0) {
+    for (auto& barrier : shared.latent_full) barrier.init(1);
+    for (auto& barrier : shared.rope_full) barrier.init(1);
+    for (auto& barrier : shared.weights_full) barrier.init(kWarps);
+    for (auto& barrier : shared.latent_empty) barrier.init(kCluster * kWarps);
+    for (auto& barrier : shared.rope_empty) barrier.init(kCluster * kWarps);
+    for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarps);
+    for (auto& barrier : shared.item_full) barrier.init(1);
+    for (auto& barrier : shared.item_empty)
+      barrier.init(3 * kWarps + (params.query.by_tma ? 0 : kQueryWarps));
+    cutlass::arch::fence_barrier_init();
+  }
+  if constexpr (kCluster == 1) {
+    __syncthreads();
+  } else {
+    cute::cluster_sync();
+  }
+  wait_for_prerequisites();
+
+  const int warpgroup = cutlass::canonical_warp_group_idx();
+  if (warpgroup < 2) {
+    cutlass::arch::warpgroup_reg_alloc<160>();
+    Accumulator<Element, Out, kCluster>(params, shared, warpgroup).run(first_row);
+  } else if (warpgroup == 2) {
+    cutlass::arch::warpgroup_reg_alloc<160>();
+    Weigher<Element, kCluster>(params, shared).run(first_row);
+  } else {
+    cutlass::arch::warpgroup_reg_dealloc<32>();
+    const int warp = threadIdx.x / kWarp - 3 * kWarps;
+    if (warp > 0) {
+      if (!params.query.by_tma) QueryLoader<Element>{params, shared, first_row}.run(warp - 1);
+    } else {
+      TmaLoader<Element, kCluster>{params, shared, rank, first_row}.run(
+          Walk(params, cluster / params.shape.groups));
+    }
+  }
+  launch_dependents();
+  // The other block may still write into this one's shared memory.
+  if constexpr (kCluster > 1) cute::cluster_sync();
+}
+
+}  // namespace decode
+}  // namespace mla::sm90

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "common/traits.h"
+#include "cuda/op.h"
+
+namespace mla::sm90 {
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+struct Decode : cuda::Op<mla_decode_problem> {
+  static Status can_run(const Problem& problem);
+  static Status plan_size(const Problem& problem, int64_t* bytes);
+  static Status plan(const Problem& problem, Buffer plan, Stream stream);
+  static Status workspace_size(const Problem& problem, int64_t* bytes);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+  static Status prepare(int32_t device);
+};
+
+}  // namespace mla::sm90

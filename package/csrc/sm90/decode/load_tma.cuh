@@ -1,0 +1,135 @@
+// Loads KV tiles with the tensor memory accelerator. In a cluster, every block asks for every other
+// chunk and all blocks get it.
+#pragma once
+
+#include <cute/arch/copy_sm90_desc.hpp>
+#include <cute/arch/copy_sm90_tma.hpp>
+
+#include "sm90/decode/shared.cuh"
+#include "sm90/decode/walk.cuh"
+
+namespace mla::sm90 {
+
+template <class Element, int kCluster>
+struct TmaLoader {
+  static constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
+
+  const Params& params;
+  SharedMemory<Element>& shared;
+  const int rank;
+  const int first_row;
+
+  // By one warp.
+  __device__ void run(Walk walk) {
+    const bool leads = cute::elect_one_sync();
+    ItemWriter<Element> items(shared);
+    uint32_t tile = 0;
+    Item item;
+    while (walk.next(item)) {
+      if (leads) items.write(item);
+      if (item.first < item.end) {
+        if (leads && params.query.by_tma) load_query(tile, item.request);
+        ++tile;
+      }
+      for (int block = item.first; block < item.end; ++block) {
+        if (leads) load(tile, item, block);
+        ++tile;
+        __syncwarp();
+      }
+    }
+    item.request = kNoRequest;
+    if (leads) items.write(item);
+  }
+
+ private:
+  __device__ int32_t page_of(int32_t request, int32_t token) const {
+    const KvView& kv = params.kv;
+    if (kv.table == nullptr) return request;
+    return __ldg(kv.table + request * kv.table_stride + token / kv.page_size);
+  }
+
+  __device__ uint64_t present(int32_t page, int32_t tokens) const {
+    if (page < 0 || page >= params.kv.num_pages) return 0;
+    return tokens >= kTileTokens ? ~uint64_t{0} : (uint64_t{1} << tokens) - 1;
+  }
+
+  __device__ bool is_mine(int chunk) const { return kCluster == 1 || chunk % kCluster == rank; }
+
+  __device__ const CUtensorMap* map_of(int chunk) const {
+    return chunk == kRopeChunk ? &params.rope_map : &params.latent_map;
+  }
+
+  static __device__ int32_t column_of(int chunk) { return chunk % kRopeChunk * kChunk; }
+
+  // Q, as if it were the item's first tile; for this block alone.
+  __device__ void load_query(uint32_t tile, int32_t request) {
+    const int32_t s = first_row / params.shape.num_heads;
+    const int32_t h = first_row % params.shape.num_heads;
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      const Place<kHalfSlots> place = half_place(tile, half);
+      shared.latent_empty[place.slot].wait(place.phase ^ 1);
+      FullBarrier& full = shared.latent_full[place.slot];
+      full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
+#pragma unroll 1
+      for (int i = 0; i < kHalfChunks; ++i) {
+        copy_query(&params.query.latent_map, full, shared.latent[place.slot] + i * kChunkElements,
+                   (half * kHalfChunks + i) * kChunk, h, s, request);
+      }
+    }
+    const Place<kRopeSlots> rope(tile);
+    shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
+    shared.rope_full[rope.slot].arrive_and_expect_tx(kChunkBytes);
+    copy_query(&params.query.rope_map, shared.rope_full[rope.slot], shared.rope[rope.slot], 0, h, s,
+               request);
+  }
+
+  static __device__ void copy_query(const CUtensorMap* map, FullBarrier& full, Element* to,
+                                    int32_t column, int32_t h, int32_t s, int32_t b) {
+    cute::SM90_TMA_LOAD_4D::copy(map, reinterpret_cast<uint64_t*>(&full),
+                                 static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST), to,
+                                 column, h, s, b);
+  }
+
+  // A tile.
+  __device__ void load(uint32_t tile, const Item& item, int block) {
+    const int32_t token = block * kTileTokens;
+    const int32_t page = page_of(item.request, token);
+    const int32_t offset = token % params.kv.page_size;
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      const Place<kHalfSlots> place = half_place(tile, half);
+      // In the first round, empty slots are in the phase before.
+      shared.latent_empty[place.slot].wait(place.phase ^ 1);
+      FullBarrier& full = shared.latent_full[place.slot];
+      full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
+#pragma unroll
+      for (int i = 0; i < kHalfChunks; ++i) {
+        load(half * kHalfChunks + i, full, shared.latent[place.slot] + i * kChunkElements, offset,
+             page);
+      }
+    }
+    const Place<kRopeSlots> rope(tile);
+    shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
+    shared.present[rope.slot] = present(page, item.tokens - token);
+    shared.rope_full[rope.slot].arrive_and_expect_tx(kChunkBytes);
+    load(kRopeChunk, shared.rope_full[rope.slot], shared.rope[rope.slot], offset, page);
+  }
+
+  // Where there is no such page, zeros.
+  __device__ void load(int chunk, FullBarrier& full, Element* to, int32_t offset, int32_t page) {
+    if (!is_mine(chunk)) return;
+    auto* const barrier = reinterpret_cast<uint64_t*>(&full);
+    constexpr auto kHint = static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);
+    if constexpr (kCluster == 1) {
+      cute::SM90_TMA_LOAD_3D::copy(map_of(chunk), barrier, kHint, to, column_of(chunk), offset,
+                                   page);
+    } else {
+      constexpr uint16_t kAll = (1 << kCluster) - 1;
+      cute::SM90_TMA_LOAD_MULTICAST_3D::copy(map_of(chunk), barrier, kAll, kHint, to,
+                                             column_of(chunk), offset, page);
+    }
+  }
+};
+
+}  // namespace mla::sm90

@@ -1,0 +1,203 @@
+#include "sm90/decode/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/checks.h"
+#include "cuda/launch.h"
+
+namespace mla::sm90 {
+namespace {
+
+using Problem = mla_decode_problem;
+
+constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+constexpr int64_t kPieceBytes = 16;
+constexpr int64_t kMostSplits = 1024;
+
+// Without a limit of the caller's, a batch-invariant request may have this many parts.
+constexpr int64_t kInvariantSplits = 32;
+
+Status refuse(const char* argument, const std::string& got, const std::string& accepts) {
+  return Status::error(MLA_UNSUPPORTED, argument, got, accepts);
+}
+
+bool is_contiguous(const Problem& p) { return p.block_table == nullptr && p.kv_latent != nullptr; }
+
+struct Stride {
+  int64_t elements;
+  int64_t extent;  // of its dimension; a stride of one element is never used
+};
+
+bool strides_divide(std::initializer_list<Stride> strides, int64_t elements) {
+  return std::all_of(strides.begin(), strides.end(), [=](const Stride& stride) {
+    return stride.extent <= 1 || stride.elements % elements == 0;
+  });
+}
+
+Status check_kv(const Problem& p, const Traits& traits) {
+  const int64_t bytes = static_cast<int64_t>(element_bytes(traits.kv));
+  const int64_t piece = kPieceBytes / bytes;
+  for (const void* data : {p.kv_latent, p.kv_rope}) {
+    if (!cuda::is_aligned(data, kPieceBytes)) {
+      return Status::error(MLA_ALIGNMENT, "kv_cache", "an address that 16 does not divide",
+                           "memory aligned to 16 bytes");
+    }
+  }
+  if (!strides_divide({{p.kv_latent_stride_page, p.num_pages},
+                       {p.kv_latent_stride_token, p.page_size},
+                       {p.kv_rope_stride_page, p.num_pages},
+                       {p.kv_rope_stride_token, p.page_size}},
+                      piece)) {
+    return Status::error(MLA_STRIDE, "kv_cache",
+                         text("strides ", p.kv_latent_stride_page, ", ", p.kv_latent_stride_token,
+                              "; ", p.kv_rope_stride_page, ", ", p.kv_rope_stride_token),
+                         text("multiples of ", piece, " elements, which are 16 bytes"));
+  }
+  return {};
+}
+
+RowView rows(void* data, int64_t b, int64_t s, int64_t h) { return {data, {b, s, h}}; }
+
+}  // namespace
+
+Status describe_shape(const Problem& p, Shape* shape) {
+  MLA_TRY(check_extents({{"batch", p.batch}, {"q_len", p.q_len}}));
+  if (p.num_heads < 1 || p.num_heads > kMostHeads) {
+    return refuse("num_heads", text(p.num_heads), text("1 to ", kMostHeads));
+  }
+  const int64_t rows = saturating_product({p.q_len, p.num_heads});
+  if (saturating_product({std::max<int64_t>(p.batch, 1), rows}) > kMaxInt / 2 ||
+      p.batch > kMaxInt / 4) {
+    return refuse("batch", text(p.batch, " requests of ", p.q_len, " tokens"),
+                  text("fewer than 2^30 rows, which are batch x q_len x num_heads"));
+  }
+  if (p.max_splits > kMostSplits)
+    return refuse("max_splits", text(p.max_splits), text("0 to ", kMostSplits));
+  int sms = 0;
+  MLA_TRY(cuda::sm_count(p.device, &sms));
+  *shape = {};
+  shape->batch = static_cast<int32_t>(p.batch);
+  shape->q_len = static_cast<int32_t>(p.q_len);
+  shape->num_heads = static_cast<int32_t>(p.num_heads);
+  shape->rows = static_cast<int32_t>(rows);
+  shape->cluster = rows > kTileRows ? 2 : 1;
+  shape->groups = static_cast<int32_t>(
+      std::max<int64_t>(1, ceil_div<int64_t>(rows, shape->cluster * kTileRows)));
+  const int clusters = sms / shape->cluster;
+  shape->parts = std::max(1, clusters / shape->groups);
+  shape->max_splits = static_cast<int32_t>(
+      p.max_splits == 0 && p.batch_invariant != 0 ? kInvariantSplits : p.max_splits);
+  const int64_t slots = shape->max_splits > 1 ? p.batch * shape->max_splits : 0;
+  if (slots > kMaxInt / 2) {
+    return refuse("max_splits", text(shape->max_splits, " splits of ", p.batch, " requests"),
+                  "fewer than 2^30 splits in all");
+  }
+  return {};
+}
+
+Status check_problem(const Problem& p, const Traits& traits) {
+  MLA_TRY(check_extents(
+      {{"num_pages", p.num_pages}, {"page_size", p.page_size}, {"table_width", p.table_width}}));
+  if (p.num_pages > kMaxInt || p.page_size > kMaxInt) {
+    return refuse("kv_cache", text(p.num_pages, " pages of ", p.page_size),
+                  "fewer than 2^31 of each");
+  }
+  if (is_contiguous(p)) {
+    if (p.num_pages < p.batch) {
+      return Status::error(MLA_SHAPE, "kv_cache", text(p.num_pages, " rows"),
+                           text("a row for each of ", p.batch, " requests"));
+    }
+  } else if (traits.load == Load::tma && p.page_size % kTileTokens != 0) {
+    return refuse("page_size", text(p.page_size),
+                  text("multiples of ", kTileTokens, "; others take load gather"));
+  }
+  return check_kv(p, traits);
+}
+
+namespace {
+
+int64_t slot_rows(const Shape& shape) { return int64_t{shape.groups} * shape.cluster * kTileRows; }
+
+int64_t slots(const Shape& shape) {
+  if (shape.max_splits == 1) return 0;
+  if (shape.max_splits > 1) return int64_t{shape.batch} * shape.max_splits;
+  return 2 * (shape.parts - 1);  // every cut is in one request, whose two sides it parts
+}
+
+}  // namespace
+
+int64_t workspace_bytes(const Shape& shape) {
+  return slots(shape) * slot_rows(shape) * (kLatent + 1) * static_cast<int64_t>(sizeof(float));
+}
+
+Status describe(const Problem& p, const Traits& traits, const Shape& shape, const void* plan,
+                void* workspace, Params* params) {
+  MLA_TRY(check_finite({{"softmax_scale", p.softmax_scale},
+                        {"q_scale", p.q_scale},
+                        {"kv_scale", p.kv_scale},
+                        {"out_scale", p.out_scale}}));
+  if (p.q_scale != 1) {
+    return Status::error(MLA_RANGE, "q_scale", text(p.q_scale), "1 for a q that is not e4m3");
+  }
+  if (traits.kv != DType::e4m3 && p.kv_scale != 1) {
+    return Status::error(MLA_RANGE, "kv_scale", text(p.kv_scale), "1 for a cache that is not e4m3");
+  }
+  constexpr float kLog2E = 1.44269504088896341f;
+  const float scale = p.softmax_scale * p.kv_scale * kLog2E;
+  // With the smallest positive number in place of 0, a masked logit stays -inf.
+  params->logit_scale = std::max(std::abs(scale), std::numeric_limits<float>::min());
+  params->sign_flip = scale < 0 ? 0x80008000u : 0;
+  params->out_scale = p.out_scale * p.kv_scale;
+  params->shape = shape;
+  params->plan = plan;
+  params->lengths = static_cast<const int32_t*>(p.seq_lens);
+  params->causal = p.causal;
+  const int64_t width = is_contiguous(p) ? 1 : p.table_width;
+  params->capacity = static_cast<int32_t>(std::min(
+      p.num_pages == 0 ? 0 : saturating_product({width, p.page_size}), kMaxInt - kTileTokens * 2));
+  Query& query = params->query;
+  query.latent = rows(p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
+  query.rope = rows(p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
+  const int64_t q_piece = kPieceBytes / static_cast<int64_t>(element_bytes(traits.q));
+  query.in_pieces = cuda::is_aligned(p.q_latent, kPieceBytes) &&
+                    cuda::is_aligned(p.q_rope, kPieceBytes) &&
+                    strides_divide({{p.q_latent_stride_b, p.batch},
+                                    {p.q_latent_stride_s, p.q_len},
+                                    {p.q_latent_stride_h, p.num_heads},
+                                    {p.q_rope_stride_b, p.batch},
+                                    {p.q_rope_stride_s, p.q_len},
+                                    {p.q_rope_stride_h, p.num_heads}},
+                                   q_piece);
+  query.by_tma =
+      query.in_pieces && (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
+  const auto out_divides = [&](int64_t elements) {
+    return cuda::is_aligned(p.out, elements * static_cast<int64_t>(element_bytes(traits.out))) &&
+           strides_divide({{p.out_stride_b, p.batch},
+                           {p.out_stride_s, p.q_len},
+                           {p.out_stride_h, p.num_heads}},
+                          elements);
+  };
+  params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
+  params->out_in_pairs = out_divides(2);
+  params->merges_vectors = out_divides(4);
+  params->lse = rows(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h);
+  params->kv = {p.kv_latent,
+                p.kv_rope,
+                p.kv_latent_stride_page,
+                p.kv_latent_stride_token,
+                p.kv_rope_stride_page,
+                p.kv_rope_stride_token,
+                static_cast<const int32_t*>(p.block_table),
+                p.block_table_stride_b,
+                static_cast<int32_t>(p.num_pages),
+                static_cast<int32_t>(p.page_size)};
+  const int64_t padded = slot_rows(shape);
+  auto* const partial = static_cast<float*>(workspace);
+  params->partials = {partial, partial + slots(shape) * padded * kLatent,
+                      static_cast<int32_t>(padded)};
+  return {};
+}
+
+}  // namespace mla::sm90

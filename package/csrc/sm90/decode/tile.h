@@ -1,0 +1,29 @@
+// The tile that one block computes, in numbers that host and device share.
+#pragma once
+
+#include <cstdint>
+
+#include "common/dtype.h"
+
+#ifdef __CUDACC__
+#define MLA_HOST_DEVICE __host__ __device__
+#else
+#define MLA_HOST_DEVICE
+#endif
+
+namespace mla::sm90 {
+
+inline constexpr int kTileRows = 64;    // query rows of a block: heads of tokens, packed
+inline constexpr int kTileTokens = 64;  // KV tokens of a step of a warpgroup
+inline constexpr int kChunk = 64;       // columns of a tile that lie together in shared memory
+inline constexpr int kChunks = kHeadDim / kChunk;
+inline constexpr int kLatentChunks = kLatent / kChunk;
+inline constexpr int kRopeChunk = kLatentChunks;
+inline constexpr int kMostHeads = 128;
+
+template <class Integer>
+MLA_HOST_DEVICE constexpr Integer ceil_div(Integer n, Integer divisor) {
+  return (n + divisor - 1) / divisor;
+}
+
+}  // namespace mla::sm90

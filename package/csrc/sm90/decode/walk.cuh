@@ -1,0 +1,60 @@
+// The items of a part: which blocks of which request's KV a cluster attends to, one after the
+// other.
+#pragma once
+
+#include "sm90/decode/params.h"
+
+namespace mla::sm90 {
+
+// Blocks of one request's KV that a cluster attends to at a stretch.
+struct Item {
+  int32_t request;
+  int32_t first;    // block
+  int32_t end;      // block
+  int32_t tokens;   // of the request
+  int32_t partial;  // where the result goes, -1: it is the request's
+};
+
+// Lengths are the current ones, not those of the plan: the last split of a request goes on to its
+// end.
+class Walk {
+ public:
+  __device__ Walk(const Params& params, int part)
+      : params_(params), part_(part), at_(plan().boundaries[part]) {}
+
+  __device__ bool next(Item& item) {
+    const PlanView plan = this->plan();
+    const int r = at_.request;
+    if (r >= params_.shape.batch) return false;
+    const Boundary last = plan.boundaries[part_ + 1];
+    const int length = params_.lengths[r];
+    const int first_partial = plan.first_partial[r];
+    const int splits = plan.first_partial[r + 1] - first_partial;
+    if (r > last.request || (r == last.request && at_.block >= last.block)) return false;
+    item.request = r;
+    item.tokens = min(max(length, 0), params_.capacity);
+    item.partial = splits > 0 ? first_partial + at_.split : -1;
+    item.first = at_.block;
+    item.end = ceil_div(item.tokens, kTileTokens);
+    if (params_.shape.max_splits > 0 && at_.split + 1 < splits) {
+      at_.block += plan.split_blocks[r];
+      at_.split += 1;
+      item.end = min(item.end, at_.block);
+    } else if (params_.shape.max_splits == 0 && r == last.request) {
+      at_.block = last.block;
+      item.end = min(item.end, at_.block);
+    } else {
+      at_ = {r + 1, 0, 0, 0};
+    }
+    return true;
+  }
+
+ private:
+  __device__ PlanView plan() const { return PlanView(params_.plan, params_.shape); }
+
+  const Params& params_;
+  const int part_;
+  Boundary at_;
+};
+
+}  // namespace mla::sm90

@@ -1,0 +1,305 @@
+// The warpgroup of the logits: Q K^T of a tile with Q in registers, softmax, and the tile's weights
+// into shared memory.
+#pragma once
+
+#include <cmath>
+
+#include "sm90/decode/shared.cuh"
+#include "sm90/decode/walk.cuh"
+
+namespace mla::sm90 {
+
+// Within 2 units in the last place; results below the normal numbers become 0.
+__device__ __forceinline__ float power_of_2(float exponent) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+  return power;
+}
+
+template <class Element, int kCluster>
+class Weigher {
+  // A row keeps its maximum until a logit exceeds it by this, as a power of 2: weights stay within
+  // what fp16 holds, and hardly any tile makes the sums before it be rescaled.
+  static constexpr float kSlack = 8;
+  static constexpr float kLn2 = 0.693147180559945309f;
+
+  static constexpr auto kMajor = cute::GMMA::Major::K;
+  using Tile = cute::Shape<cute::_64, cute::Int<kTileTokens>, cute::_64>;
+  using RegisterMma = decltype(cute::make_tiled_mma(
+      cute::GMMA::rs_op_selector<Element, Element, float, Tile, kMajor, kMajor>()));
+  using SharedMma = decltype(cute::make_tiled_mma(
+      cute::GMMA::ss_op_selector<Element, Element, float, Tile, kMajor, kMajor>()));
+  using Logits = decltype(cute::partition_fragment_C(
+      RegisterMma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
+  using Query = decltype(cute::make_tensor<Element>(cute::partition_shape_A(
+      RegisterMma{}, cute::Shape<cute::_64, cute::Int<kRegisterChunks * kChunk>>{})));
+  static constexpr int kLogits = cute::size(Logits{});
+  static constexpr int kStepsOfChunk = 4;  // of the tensor cores
+  static constexpr int kChunkPieces = kChunk * sizeof(Element) / sizeof(uint4);
+  using Rows = float[kThreadRows];
+
+ public:
+  __device__ Weigher(const Params& params, SharedMemory<Element>& shared)
+      : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup) {}
+
+  __device__ __forceinline__ void run(int first_row) {
+    Item item;
+    for (ItemReader items(shared_); items.next(item);) {
+      start(item, first_row);
+      // From one lane, so that the compiler knows that a warp does not diverge.
+      const int blocks = __shfl_sync(~0u, item.end - item.first, 0);
+      if (blocks > 0) take_query();
+      for (int i = 0; i < blocks; ++i) {
+        multiply();
+        weigh(item, (item.first + i) * kTileTokens, i + 1 == blocks);
+        publish();
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void start(const Item& item, int first_row) {
+    const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
+    seen_by_all_ = item.tokens - hidden;
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      const int s = (first_row + tile_row(i)) / params_.shape.num_heads;
+      limit_[i] = params_.causal ? item.tokens - hidden + s : item.tokens;
+      max_[i] = -INFINITY;
+      sum_[i] = 0;
+    }
+  }
+
+  // The loader puts Q where an item's first tile would be.
+  __device__ __forceinline__ void take_query() {
+    using namespace cute;
+    const Place<kHalfSlots> left = half_place(tile_, 0);
+    const Place<kHalfSlots> right = half_place(tile_, 1);
+    const Place<kRopeSlots> rope(tile_);
+    ++tile_;
+    shared_.latent_full[left.slot].wait(left.phase);
+    shared_.latent_full[right.slot].wait(right.phase);
+    shared_.rope_full[rope.slot].wait(rope.phase);
+    Tensor words = recast<uint32_t>(query_);
+    const int lane = thread_ % kWarp;
+    const int row = thread_ / kWarp * 16 + lane % 16;
+#pragma unroll
+    for (int step = 0; step < kRegisterChunks * kStepsOfChunk; ++step) {
+      const int chunk = step / kStepsOfChunk;
+      const int piece = step % kStepsOfChunk * 2 + lane / 16;
+      const auto* const half = shared_.latent[chunk < kHalfChunks ? left.slot : right.slot];
+      const auto* const pieces =
+          reinterpret_cast<const uint4*>(half + chunk % kHalfChunks * kChunkElements);
+      SM75_U32x4_LDSM_N::copy(
+          reinterpret_cast<const uint128_t&>(pieces[row * kChunkPieces + (piece ^ row % 8)]),
+          words(step * 4), words(step * 4 + 1), words(step * 4 + 2), words(step * 4 + 3));
+    }
+#pragma unroll
+    for (int i = 0; i < size(words); ++i) words(i) ^= params_.sign_flip;
+#pragma unroll 1
+    for (int chunk = kRegisterChunks; chunk < kChunks; ++chunk) {
+      const Element* const from =
+          chunk == kRopeChunk ? shared_.rope[rope.slot]
+                              : shared_.latent[right.slot] + chunk % kHalfChunks * kChunkElements;
+      auto* const to = reinterpret_cast<uint32_t*>(shared_.q[chunk - kRegisterChunks]);
+#pragma unroll
+      for (int i = thread_; i < kChunkElements / 2; i += kWarpgroup) {
+        to[i] = reinterpret_cast<const uint32_t*>(from)[i] ^ params_.sign_flip;
+      }
+    }
+    cutlass::arch::fence_view_async_shared();
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
+    if (lane < kCluster) {
+      shared_.latent_empty[left.slot].arrive(lane);
+      shared_.latent_empty[right.slot].arrive(lane);
+      shared_.rope_empty[rope.slot].arrive(lane);
+    }
+  }
+
+  // The logits of the next tile.
+  __device__ __forceinline__ void multiply() {
+    using namespace cute;
+    register_mma_.accumulate_ = GMMA::ScaleOut::Zero;
+    warpgroup_fence_operand(logits_);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Place<kHalfSlots> place = half_place(tile_, half);
+      shared_.latent_full[place.slot].wait(place.phase);
+      warpgroup_arrive();
+#pragma unroll
+      for (int i = 0; i < kHalfChunks; ++i) {
+        multiply_chunk(half * kHalfChunks + i, shared_.latent[place.slot] + i * kChunkElements);
+      }
+    }
+    const Place<kRopeSlots> rope(tile_);
+    shared_.rope_full[rope.slot].wait(rope.phase);
+    warpgroup_arrive();
+    multiply_chunk(kRopeChunk, shared_.rope[rope.slot]);
+    warpgroup_commit_batch();
+    warpgroup_wait<0>();
+    warpgroup_fence_operand(logits_);
+  }
+
+  __device__ __forceinline__ void multiply_chunk(int chunk, Element* keys) {
+    using namespace cute;
+    const Tensor k = register_mma_.get_slice(thread_).partition_fragment_B(chunk_tensor(keys));
+    if (chunk < kRegisterChunks) {
+#pragma unroll
+      for (int i = 0; i < kStepsOfChunk; ++i) {
+        gemm(register_mma_, query_(_, _, chunk * kStepsOfChunk + i), k(_, _, i), logits_);
+        register_mma_.accumulate_ = GMMA::ScaleOut::One;
+      }
+    } else {
+      SharedMma mma;
+      const Tensor q = mma.get_slice(thread_).partition_fragment_A(
+          chunk_tensor(shared_.q[chunk - kRegisterChunks]));
+#pragma unroll
+      for (int i = 0; i < kStepsOfChunk; ++i) gemm(mma, q(_, _, i), k(_, _, i), logits_);
+    }
+  }
+
+  // The weights may be used.
+  __device__ __forceinline__ void publish() {
+    if (thread_ % kWarp == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
+    ++weighed_;
+  }
+
+  // From logits to shared weights.
+  __device__ __forceinline__ void weigh(const Item& item, int first_token, bool last) {
+    mask(first_token);
+    __syncwarp();  // every lane has read what comes with the rope columns
+    if (thread_ % kWarp < kCluster)
+      shared_.rope_empty[Place<kRopeSlots>(tile_).slot].arrive(thread_ % kWarp);
+    Rows scale;
+    raise_max(scale);
+    const bool keeps = __all_sync(~0u, scale[0] == 1 && scale[1] == 1);
+    exponentiate(scale);
+    const Place<kWeightSlots> place(weighed_);
+    shared_.weights_empty[place.slot].wait(place.phase ^ 1);
+    if (thread_ % kWarp == 0) shared_.rescales[place.slot][thread_ / kWarp] = !keeps;
+    if (!keeps && thread_ % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < kThreadRows; ++i) shared_.scale[place.slot][tile_row(i)] = scale[i];
+    }
+    share(place.slot);
+    if (last) {
+      finish(place.slot);
+      clear_tail(item.tokens - first_token);
+    }
+    cutlass::arch::fence_view_async_shared();
+    __syncwarp();
+    ++tile_;
+  }
+
+  __device__ __forceinline__ void mask(int first) {
+    const uint64_t present = shared_.present[Place<kRopeSlots>(tile_).slot];
+    if (present == ~uint64_t{0} && first + kTileTokens <= seen_by_all_) return;
+#pragma unroll
+    for (int e = 0; e < kLogits; ++e) {
+      const int column = e / 4 * 8 + thread_ % 4 * 2 + e % 2;
+      const bool seen = (present >> column & 1) != 0 && first + column < limit_[e % 4 / 2];
+      if (!seen) logits_(e) = -INFINITY;
+    }
+  }
+
+  __device__ __forceinline__ void raise_max(Rows& scale) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      float best[4] = {logits_(i * 2), logits_(i * 2 + 1), logits_(i * 2 + 4), logits_(i * 2 + 5)};
+#pragma unroll
+      for (int e = 8; e < kLogits; e += 4) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          float& own = best[e / 4 % 2 * 2 + k];
+          own = fmaxf(own, logits_(e + i * 2 + k));
+        }
+      }
+      float greatest = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
+      greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, 1));
+      greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, 2));
+      const float before = max_[i];
+      const bool raise = greatest * params_.logit_scale > before * params_.logit_scale + kSlack;
+      max_[i] = raise ? greatest : before;
+      const float shift = max_[i] == -INFINITY ? 0 : max_[i];
+      scale[i] = raise ? power_of_2((before - shift) * params_.logit_scale) : 1;
+    }
+  }
+
+  __device__ __forceinline__ void exponentiate(const Rows& scale) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      const float shift = max_[i] == -INFINITY ? 0 : max_[i] * params_.logit_scale;
+      float sums[2] = {sum_[i] * scale[i], 0};
+#pragma unroll
+      for (int e = 0; e < kLogits; e += 4) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          float& logit = logits_(e + i * 2 + k);
+          logit = power_of_2(logit * params_.logit_scale - shift);
+          sums[k] += logit;
+        }
+      }
+      sum_[i] = sums[0] + sums[1];
+    }
+  }
+
+  __device__ __forceinline__ void share(int slot) {
+    using namespace cute;
+    // The elements of a row and its neighbour are in the same order in both fragments.
+    Tensor packed = make_tensor<Element>(logits_.layout());
+    Tensor pairs = recast<uint32_t>(packed);
+#pragma unroll
+    for (int e = 0; e < kLogits; e += 2) {
+      pairs(e / 2) = pair_of<Element>(logits_(e), logits_(e + 1));
+    }
+    const auto tiled = make_tiled_copy_C(Copy_Atom<SM90_U32x4_STSM_N, Element>{}, RegisterMma{});
+    const auto thread_copy = tiled.get_slice(thread_);
+    const Tensor from = thread_copy.retile_S(packed);
+    Tensor to = thread_copy.partition_D(
+        as_position_independent_swizzle_tensor(chunk_tensor(shared_.weights[slot])));
+    copy(tiled, from, to);
+  }
+
+  // The sums are complete.
+  __device__ __forceinline__ void finish(int slot) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      sum_[i] += __shfl_xor_sync(~0u, sum_[i], 1);
+      sum_[i] += __shfl_xor_sync(~0u, sum_[i], 2);
+      if (thread_ % 4 == 0) {
+        const bool empty = sum_[i] == 0;
+        shared_.factor[slot][tile_row(i)] = empty ? 0 : params_.out_scale / sum_[i];
+        shared_.lse[slot][tile_row(i)] =
+            empty ? -INFINITY : (max_[i] * params_.logit_scale + log2f(sum_[i])) * kLn2;
+      }
+    }
+  }
+
+  // Tokens that do not exist weigh 0, which makes NaN of what an unused page may hold.
+  __device__ __forceinline__ void clear_tail(int present) {
+    const int absent = (kTileTokens - present) * kChunkPieces;
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      const int slot = half_place(tile_, half).slot;
+      auto* const pieces = reinterpret_cast<uint4*>(shared_.latent[slot]);
+      for (int i = thread_; i < kHalfChunks * absent; i += kWarpgroup) {
+        pieces[(i / absent * kTileTokens + present) * kChunkPieces + i % absent] = {0, 0, 0, 0};
+      }
+    }
+  }
+
+  const Params& params_;
+  SharedMemory<Element>& shared_;
+  const int thread_;
+  RegisterMma register_mma_;
+  Query query_;
+  Logits logits_;
+  Rows max_;
+  Rows sum_;
+  int limit_[kThreadRows];
+  int seen_by_all_;
+  uint32_t tile_ = 0;     // of the rings of KV
+  uint32_t weighed_ = 0;  // tiles
+};
+
+}  // namespace mla::sm90

@@ -1,0 +1,366 @@
+"""Dense decode of the sm90 payload: every variant over shapes, layouts and schedules, with unused memory poisoned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import mla_kernels as mla
+import pytest
+import torch
+from mla_kernels import reference
+from mla_kernels.errors import InvalidArgumentError
+
+from tests.gpu.conftest import arch_name, refuse
+from tests.kernels import memory
+from tests.kernels.compare import assert_same_bytes
+from tests.kernels.problems import Decode
+from tests.kernels.rows import Row, rows
+
+ARCH = "sm90a"
+DENSE = [row for row in rows("decode") if row.arch == ARCH]
+MIXED = (4096, 2999, 1025, 64, 0, 1, 129)
+
+each = pytest.mark.parametrize("variant", DENSE, ids=[row.name for row in DENSE])
+
+
+@pytest.fixture(autouse=True)
+def hopper() -> None:
+    """Only where a Hopper payload is under test."""
+    if arch_name() != ARCH:
+        pytest.skip(f"not run: {ARCH}: the arch under test is {arch_name()}")
+    if not mla.variants(arch=ARCH, op="decode"):
+        refuse(f"{ARCH}: no payload with decode is installed")
+
+
+@each
+@pytest.mark.parametrize("num_heads", [1, 3, 9, 16, 32, 63, 64, 65, 126, 127, 128])
+def test_heads(variant: Row, num_heads: int) -> None:
+    Decode(variant.name, num_heads=num_heads, seed=num_heads).check()
+
+
+@each
+@pytest.mark.parametrize("page_size", [64, 128, 192, 576])
+def test_page_sizes(variant: Row, page_size: int) -> None:
+    Decode(variant.name, lengths=(140, 0, 20, 1, page_size, 700), page_size=page_size, num_heads=9).check()
+
+
+@each
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("q_len", "num_heads"), [(2, 3), (4, 16), (67, 3), (68, 1), (100, 4), (127, 3), (128, 2), (2, 128)]
+)
+def test_query_tokens(variant: Row, q_len: int, num_heads: int, causal: bool) -> None:
+    lengths = (q_len + 9, 140, 20, 1, 0, 700)
+    Decode(variant.name, lengths=lengths, q_len=q_len, num_heads=num_heads, causal=causal, seed=q_len).check()
+
+
+@each
+@pytest.mark.parametrize("q_len", [1, 3])
+@pytest.mark.parametrize("causal", [True, False])
+def test_contiguous(variant: Row, q_len: int, causal: bool) -> None:
+    lengths = (20, 140, 0, 1, 97, 640)
+    Decode(variant.name, lengths=lengths, paged=False, q_len=q_len, causal=causal, num_heads=16).check()
+
+
+@each
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        (1,),
+        (2,),
+        (63,),
+        (64,),
+        (65,),
+        (127,),
+        (128,),
+        (129,),
+        (0,),
+        (0, 0, 0),
+        (8192,),
+        (1, 0, 0, 33),
+        MIXED,
+        MIXED * 30,
+    ],
+)
+def test_lengths(variant: Row, lengths: tuple[int, ...]) -> None:
+    Decode(variant.name, lengths=lengths, num_heads=5, seed=len(lengths)).check()
+
+
+@each
+def test_a_large_batch_padded_for_a_graph(variant: Row) -> None:
+    Decode(variant.name, lengths=(70,) + (0,) * 2999 + (130, 1), num_heads=2).check()
+
+
+@each
+@pytest.mark.parametrize("num_heads", [16, 128])
+def test_one_long_request_among_short_ones(variant: Row, num_heads: int) -> None:
+    Decode(variant.name, lengths=(100,) * 20 + (20000,) + (300,) * 11, num_heads=num_heads).check()
+
+
+@each
+@pytest.mark.parametrize("max_splits", [1, 2, 3, 7, 32])
+def test_splits(variant: Row, max_splits: int) -> None:
+    Decode(variant.name, lengths=(700, 333, 20, 1, 0, 3000), q_len=2, max_splits=max_splits).check()
+
+
+@each
+@pytest.mark.parametrize("max_splits", [None, 2, 5])
+@pytest.mark.parametrize("deviation", [20.0, 100.0])
+def test_large_queries_with_splits(variant: Row, max_splits: int | None, deviation: float) -> None:
+    lengths = (500, 260, 20, 2000)
+    Decode(variant.name, lengths=lengths, q_len=2, max_splits=max_splits, q_deviation=deviation).check()
+
+
+@each
+@pytest.mark.parametrize("softmax_scale", [0.0, -0.05, 576**-0.5])
+@pytest.mark.parametrize("num_heads", [16, 7])
+def test_scales(variant: Row, softmax_scale: float, num_heads: int) -> None:
+    Decode(variant.name, softmax_scale=softmax_scale, out_scale=0.7, num_heads=num_heads).check()
+
+
+@each
+@pytest.mark.parametrize("paged", [True, False])
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("num_heads", [7, 16, 128])
+def test_strides(variant: Row, paged: bool, split: bool, num_heads: int) -> None:
+    Decode(variant.name, strided=True, q_len=2, paged=paged, num_heads=num_heads, split_q=split, split_kv=split).check()
+
+
+@each
+@pytest.mark.parametrize("num_heads", [16, 64, 128])
+@pytest.mark.parametrize("q_len", [1, 2])
+def test_longer_sequences(variant: Row, num_heads: int, q_len: int) -> None:
+    Decode(variant.name, lengths=MIXED, num_heads=num_heads, q_len=q_len, seed=4096).check()
+
+
+@each
+def test_nothing_but_masked_blocks_before_the_first_key(variant: Row) -> None:
+    Decode(variant.name, lengths=(1, 2, 0, 65), q_len=128, num_heads=2, max_splits=3).check()
+
+
+@each
+def test_queries_at_odd_addresses(variant: Row) -> None:
+    problem = Decode(variant.name, num_heads=16, q_len=2)
+    inputs = problem.tensors()
+    inputs["q"] = memory.guarded(inputs["q"].shape, inputs["q"].dtype, "cuda", pad=3).view.copy_(inputs["q"])
+    out, lse = problem.launch(inputs)
+    problem.compare(out, lse, *problem.expected())
+
+
+@each
+def test_outputs_at_odd_addresses(variant: Row) -> None:
+    problem = Decode(variant.name, num_heads=16, q_len=2, lengths=(2000, 140, 1))
+    inputs = problem.tensors()
+    want_out, want_lse = problem.launch(inputs)
+    out = memory.guarded(want_out.shape, want_out.dtype, "cuda", pad=3)
+    lse = memory.guarded(want_lse.shape, want_lse.dtype, "cuda", pad=3)
+    problem.launch(inputs, out=out.view, lse=lse.view)
+    assert_same_bytes("out", out.view, want_out)
+    assert_same_bytes("lse", lse.view, want_lse)
+    out.assert_guards("out")
+    lse.assert_guards("lse")
+
+
+@each
+def test_lse_may_be_left_out(variant: Row) -> None:
+    problem = Decode(variant.name, lengths=(3000, 20))
+    inputs = problem.tensors()
+    want, _ = problem.launch(inputs)
+    out, lse = problem.launch(inputs, lse=False)
+    assert lse is None
+    assert_same_bytes("out", out, want)
+
+
+@each
+def test_a_plan_serves_other_lengths(variant: Row) -> None:
+    planned = Decode(variant.name, lengths=(5000, 20, 0), seed=1)
+    kernel = planned.kernel()
+    for options in ({}, {"max_splits": 4}):
+        plan = kernel.plan(planned.tensors()["seq_lens"], num_heads=16, q_len=1, **options)
+        for lengths in ((5000, 20, 0), (100, 3, 0), (0, 0, 0), (5020, 44, 9)):
+            current = replace(planned, lengths=lengths, seed=sum(lengths))
+            out, lse = kernel(**current.tensors(), **current.scalars(), plan=plan)
+            current.compare(out, lse, *current.expected())
+
+
+@each
+def test_a_graph_is_replayed_after_the_lengths_change(variant: Row) -> None:
+    """Plan and launch are captured; lengths, tables and queries change between replays."""
+    problems = [
+        Decode(variant.name, lengths=lengths, num_heads=16, seed=i)
+        for i, lengths in enumerate([(3000, 500, 64), (1, 3050, 700), (0, 0, 3100)])
+    ]
+    spare = [replace(problem, spare=60 - sum(problem.pages)) for problem in problems]
+    tensors = [problem.tensors() for problem in spare]
+    width = max(given["block_table"].shape[1] for given in tensors)
+    for given in tensors:
+        table = torch.full((3, width), memory.UNUSED_PAGE, dtype=torch.int32, device="cuda")
+        table[:, : given["block_table"].shape[1]] = given["block_table"]
+        given["block_table"] = table
+    inputs = {name: tensor.clone() for name, tensor in tensors[0].items()}
+    kernel = problems[0].kernel()
+    plan = kernel.plan(inputs["seq_lens"])
+    out = torch.empty(3, 1, 16, 512, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
+    lse = torch.empty(3, 16, 1, device="cuda")
+    size = kernel.workspace_size(**inputs)
+    workspace = torch.empty(size, dtype=torch.uint8, device="cuda")
+    kernel.prepare()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel.plan(inputs["seq_lens"], out=plan)
+        kernel(**inputs, **problems[0].scalars(), plan=plan, out=out, lse=lse, workspace=workspace)
+    for problem, given in zip(spare, tensors, strict=True):
+        for name, tensor in given.items():
+            inputs[name].copy_(tensor)
+        for buffer in (out, lse, workspace):
+            buffer.view(torch.uint8).fill_(0xFF)
+        graph.replay()
+        torch.cuda.synchronize()
+        problem.compare(out, lse, *problem.expected())
+
+
+@each
+def test_two_streams_at_once(variant: Row) -> None:
+    problems = [Decode(variant.name, lengths=(2500, 70, 0), num_heads=16 + i, seed=i) for i in range(2)]
+    inputs = [problem.tensors() for problem in problems]
+    want = [problem.launch(given) for problem, given in zip(problems, inputs, strict=True)]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in problems]
+    for _ in range(20):
+        got = []
+        for problem, given, stream in zip(problems, inputs, streams, strict=True):
+            with torch.cuda.stream(stream):
+                got.append(problem.launch(given))
+        torch.cuda.synchronize()
+        for (out, lse), (want_out, want_lse) in zip(got, want, strict=True):
+            assert_same_bytes("out", out, want_out)
+            assert_same_bytes("lse", lse, want_lse)
+
+
+@each
+@pytest.mark.parametrize("num_heads", [16, 128])
+def test_the_same_bits_in_a_hundred_runs(variant: Row, num_heads: int) -> None:
+    problem = Decode(variant.name, lengths=MIXED, num_heads=num_heads, q_len=2)
+    inputs = problem.tensors()
+    want_out, want_lse = problem.launch(inputs)
+    for _ in range(100):
+        out, lse = problem.launch(inputs)
+        assert_same_bytes("out", out, want_out)
+        assert_same_bytes("lse", lse, want_lse)
+
+
+@each
+@pytest.mark.parametrize("max_splits", [None, 3])
+def test_batch_invariance(variant: Row, max_splits: int | None) -> None:
+    """A request gives the same bytes alone, in company, and at another place, with batch_invariant plans."""
+    company = Decode(
+        variant.name, lengths=(900, 333, 1, 20, 64, 5000), num_heads=16, batch_invariant=True, max_splits=max_splits
+    )
+    inputs = company.tensors()
+    out, lse = company.launch(inputs)
+    company.compare(out, lse, *company.expected())
+    for chosen in ([0], [1], [5], [3, 0], [5, 4, 3, 2, 1, 0], [1] * 9, [5] * 40):
+        part = replace(company, lengths=tuple(company.lengths[b] for b in chosen))
+        some = {name: inputs[name][chosen] for name in ("q", "block_table", "seq_lens")}
+        got_out, got_lse = part.launch({**some, "kv_cache": inputs["kv_cache"]})
+        assert_same_bytes("out", got_out, out[chosen])
+        assert_same_bytes("lse", got_lse, lse[chosen])
+
+
+@each
+def test_wild_lengths_and_pages_read_nothing_outside_the_cache(variant: Row) -> None:
+    """Absent pages are as if their tokens were not there; lengths end with the table."""
+    problem = Decode(variant.name, lengths=(640, 200, 64), num_heads=16, seed=5)
+    inputs = problem.tensors()
+    table, pool = inputs["block_table"], inputs["kv_cache"]
+    for page in (-1, -(2**31), 2**31 - 1, len(pool)):
+        wild = table.clone()
+        wild[0, 3] = page
+        out, lse = problem.launch({**inputs, "block_table": wild})
+        kept = [problem.slots[0][i] for i in range(640) if i // 64 != 3]
+        rows = pool.view(-1, 576)[torch.stack(kept).cuda()][None]
+        want = reference.decode(
+            inputs["q"][:1], rows, None, torch.tensor([576], device="cuda", dtype=torch.int32),
+            **problem.scalars(), dtype=torch.float64,
+        )  # fmt: skip
+        replace(problem, lengths=(576,)).compare(out[:1], lse[:1], *want)
+    whole = table[:, :1].clamp(0, len(pool) - 1).contiguous()
+    full = {**inputs, "block_table": whole, "seq_lens": torch.full((3,), 64, dtype=torch.int32, device="cuda")}
+    full["kv_cache"] = torch.nan_to_num(pool)
+    want_out, want_lse = problem.launch(full)
+    for length in (65, 2**31 - 1):
+        lengths = torch.full((3,), length, dtype=torch.int32, device="cuda")
+        out, lse = problem.launch({**full, "seq_lens": lengths})
+        assert_same_bytes("out", out, want_out)
+        assert_same_bytes("lse", lse, want_lse)
+    out, lse = problem.launch({**full, "seq_lens": torch.full_like(lengths, -(2**31))})
+    assert not out.any()
+    assert bool((lse == -torch.inf).all())
+
+
+@each
+def test_pools_beyond_two_to_the_31_elements(variant: Row) -> None:
+    pages = (1 << 31) // (64 * 576) + 50
+    pool = torch.empty(pages, 64, 576, dtype=memory.DTYPES[variant.kv_dtype], device="cuda")
+    small = Decode(variant.name, lengths=(640, 100), num_heads=16)
+    inputs = small.tensors()
+    table = inputs["block_table"].clone()
+    used = table < len(inputs["kv_cache"])
+    pool[table[used] + (pages - 40)] = inputs["kv_cache"][table[used]]
+    table[used] += pages - 40
+    out, lse = small.launch({**inputs, "kv_cache": pool, "block_table": table})
+    small.compare(out, lse, *small.expected())
+
+
+@each
+def test_one_call_is_lookup_plan_and_launch(variant: Row) -> None:
+    problem = Decode(variant.name, q_len=2, lengths=(3000, 20))
+    out, lse = mla.decode(**problem.tensors(), **problem.scalars())
+    problem.compare(out, lse, *problem.expected())
+
+
+@each
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"q_scale": 0.5}, "q_scale"),
+        ({"softmax_scale": float("nan")}, "softmax_scale"),
+        ({"workspace": torch.empty(16, dtype=torch.uint8)}, "workspace"),
+    ],
+)
+def test_refusals_before_the_launch(variant: Row, change: dict[str, Any], says: str) -> None:
+    problem = Decode(variant.name, lengths=(3000, 20))
+    inputs = problem.tensors()
+    out = torch.full((2, 1, 16, 512), 7, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
+    change = {name: value.cuda() if isinstance(value, torch.Tensor) else value for name, value in change.items()}
+    with pytest.raises(InvalidArgumentError, match=says):
+        problem.kernel()(**{**inputs, **problem.scalars(), **change}, out=out)
+    assert bool((out == 7).all())
+
+
+@each
+def test_caches_that_16_bytes_do_not_divide(variant: Row) -> None:
+    problem = Decode(variant.name)
+    inputs = problem.tensors()
+    shape = inputs["kv_cache"].shape
+    inputs["kv_cache"] = torch.zeros(shape[0], shape[1], 580, dtype=inputs["kv_cache"].dtype, device="cuda")[..., 1:577]
+    with pytest.raises(InvalidArgumentError, match="kv_cache"):
+        problem.launch(inputs)
+
+
+def test_cupy_and_jax_arrays(cupy: Any) -> None:
+    problem = Decode("sm90a_decode_qfp16_kvfp16_ofp16_tma_compute", lengths=(300, 20))
+    inputs = problem.tensors()
+    want_out, want_lse = problem.launch(inputs)
+    arrays = {name: cupy.from_dlpack(tensor) for name, tensor in inputs.items()}
+    out, lse = problem.kernel()(**arrays, **problem.scalars(), stream=int(torch.cuda.current_stream().cuda_stream))
+    assert_same_bytes("out", torch.from_dlpack(out), want_out)
+    assert_same_bytes("lse", torch.from_dlpack(lse), want_lse)
+    jax = pytest.importorskip("jax")
+    arrays = {name: jax.dlpack.from_dlpack(tensor) for name, tensor in inputs.items()}
+    given = torch.empty_like(want_out)
+    sums = torch.empty_like(want_lse)
+    stream = int(torch.cuda.current_stream().cuda_stream)
+    problem.kernel()(**arrays, **problem.scalars(), out=given, lse=sums, stream=stream)
+    assert_same_bytes("out", given, want_out)
