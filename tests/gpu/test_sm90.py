@@ -359,8 +359,9 @@ def test_cupy_and_jax_arrays(cupy: Any) -> None:
     assert_same_bytes("lse", torch.from_dlpack(lse), want_lse)
     jax = pytest.importorskip("jax")
     arrays = {name: jax.dlpack.from_dlpack(tensor) for name, tensor in inputs.items()}
-    given = torch.empty_like(want_out)
-    sums = torch.empty_like(want_lse)
-    stream = int(torch.cuda.current_stream().cuda_stream)
-    problem.kernel()(**arrays, **problem.scalars(), out=given, lse=sums, stream=stream)
-    assert_same_bytes("out", given, want_out)
+    kernel = problem.kernel()
+    own = {"out": torch.empty_like(want_out), "lse": torch.empty_like(want_lse)}
+    own["workspace"] = torch.empty(kernel.workspace_size(**inputs), dtype=torch.uint8, device="cuda")
+    plan = kernel.plan(inputs["seq_lens"])
+    kernel(**arrays, **problem.scalars(), **own, plan=plan, stream=int(torch.cuda.current_stream().cuda_stream))
+    assert_same_bytes("out", own["out"], want_out)

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   if (threadIdx.x == 0) {
     for (auto& barrier : shared.latent_full) barrier.init(1);
     for (auto& barrier : shared.rope_full) barrier.init(1);
-    for (auto& barrier : shared.weights_full) barrier.init(kWarps);
+    for (auto& barrier : shared.weights_full) barrier.init(kWarpgroup / 4);
     for (auto& barrier : shared.latent_empty) barrier.init(kCluster * kWarps);
     for (auto& barrier : shared.rope_empty) barrier.init(kCluster * kWarps);
     for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarps);

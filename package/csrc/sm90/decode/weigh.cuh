@@ -158,9 +158,9 @@ class Weigher {
     }
   }
 
-  // The weights may be used.
+  // The weights may be used, and what the lanes that arrive have written beside them.
   __device__ __forceinline__ void publish() {
-    if (thread_ % kWarp == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
+    if (thread_ % 4 == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
     ++weighed_;
   }
 
