@@ -70,16 +70,16 @@ Status merge_partials(const Params& params, int32_t device, cudaStream_t stream)
     return few ? launch<kOut, true, cuda::kWarps>(params, stream)
                : launch<kOut, true, 1>(params, stream);
   }
-  return launch<kOut, false, 1>(params, stream);
+  return launch<kOut, false, cuda::kWarps>(params, stream);
 }
 
 template <DType kOut>
 Status prepare_merge(int32_t device) {
   using partials::merge_kernel;
-  return cuda::load_kernels(device,
-                            {reinterpret_cast<const void*>(merge_kernel<kOut, true, cuda::kWarps>),
-                             reinterpret_cast<const void*>(merge_kernel<kOut, true, 1>),
-                             reinterpret_cast<const void*>(merge_kernel<kOut, false, 1>)});
+  return cuda::load_kernels(
+      device, {reinterpret_cast<const void*>(merge_kernel<kOut, true, cuda::kWarps>),
+               reinterpret_cast<const void*>(merge_kernel<kOut, true, 1>),
+               reinterpret_cast<const void*>(merge_kernel<kOut, false, cuda::kWarps>)});
 }
 
 template Status merge_partials<DType::fp16>(const Params&, int32_t, cudaStream_t);

@@ -11,7 +11,7 @@
 namespace mla::sm90 {
 namespace schedule {
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = 512;
 constexpr int64_t kOverhead = 3;
 constexpr int64_t kAlignedBlocks = 16;  // parts from this many on are cut between pairs of blocks
 constexpr int64_t kLonger = 16;         // a part may be longer by one part in so many
