@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from .compare import assert_same_bytes
+from .invariance import check_batch_invariance
 from .problems import Decode
 from .rows import Row
 from .sparse import SparseDecode, SparsePrefill
@@ -118,17 +118,7 @@ def test_batch_invariance(variant: Row, max_splits: int | None) -> None:
     company = Decode(
         variant.name, lengths=(900, 333, 1, 20, 64, 700), num_heads=16, batch_invariant=True, max_splits=max_splits
     )
-    inputs = company.tensors()
-    out, lse = company.launch(inputs)
-    company.compare(out, lse, *company.expected())
-    for chosen in ([0], [1], [5], [3, 0], [5, 4, 3, 2, 1, 0], [1, 1, 1, 1, 1, 1, 1, 1, 1]):
-        part = replace(company, lengths=tuple(company.lengths[b] for b in chosen))
-        some = {name: inputs[name][chosen] for name in ("q", "block_table", "seq_lens")}
-        width = max(*(company.pages[b] for b in chosen), 1)
-        some["block_table"] = some["block_table"][:, :width].contiguous()
-        got_out, got_lse = part.launch({**some, "kv_cache": inputs["kv_cache"]})
-        assert_same_bytes("out", got_out, out[chosen], company.reproduce())
-        assert_same_bytes("lse", got_lse, lse[chosen], company.reproduce())
+    check_batch_invariance(company, ([0], [1], [5], [3, 0], [5, 4, 3, 2, 1, 0], [1] * 9))
 
 
 @pytest.mark.op("decode", where=lambda row: row.q_dtype != "fp16")
