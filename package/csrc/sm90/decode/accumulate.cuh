@@ -1,8 +1,7 @@
-// A warpgroup of the output: the weights of each tile times one half of the columns of its values,
-// summed in registers.
+// A warpgroup of the output: the weights of each tile times half of the columns of its values,
+// summed in registers. The two warpgroups sum up the left half of a tile together, then the right
+// one, so that the left one can be loaded anew early.
 #pragma once
-
-#include <cmath>
 
 #include "sm90/decode/shared.cuh"
 #include "sm90/decode/walk.cuh"
@@ -13,41 +12,49 @@ template <class Element, class Out, int kCluster>
 class Accumulator {
   // Of 128 columns: the compiler refuses an instruction with more sums than the registers that a
   // thread of four warpgroups starts with.
-  using Tile = cute::Shape<cute::_64, cute::_128, cute::_64>;
+  static constexpr int kColumns = 128;
+  static constexpr int kBlockChunks = kColumns / kChunk;
+  static_assert(2 * kBlockChunks == kHalfChunks);
+  using Tile = cute::Shape<cute::_64, cute::Int<kColumns>, cute::_64>;
   using Mma = decltype(cute::make_tiled_mma(
       cute::GMMA::ss_op_selector<Element, Element, float, Tile, cute::GMMA::Major::K,
                                  cute::GMMA::Major::MN>()));
   using Output =
-      decltype(cute::partition_fragment_C(Mma{}, cute::Shape<cute::_64, cute::Int<kHalf>>{}));
+      decltype(cute::partition_fragment_C(Mma{}, cute::Shape<cute::_64, cute::Int<kColumns>>{}));
+  static constexpr int kSums = cute::size(Output{});
+  static constexpr int kPairs = kHalf / 8;  // of neighbours, of a thread, in a row
+  static constexpr int kBlockPairs = kPairs / 2;
 
   using Rows = float[kThreadRows];
 
  public:
-  __device__ Accumulator(const Params& params, SharedMemory<Element>& shared, int half)
-      : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), half_(half) {}
+  // `side` of each half of the columns.
+  __device__ Accumulator(const Params& params, SharedMemory<Element>& shared, int side)
+      : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), side_(side) {}
 
   __device__ __forceinline__ void run(int first_row) {
     Item item;
     for (ItemReader items(shared_); items.next(item);) {
       // From one lane, so that the compiler knows that a warp does not diverge.
       const int blocks = __shfl_sync(~0u, item.end - item.first, 0);
-      cute::clear(out_);
+      cute::clear(out_[0]);
+      cute::clear(out_[1]);
       if (blocks > 0) ++tile_;  // the place of Q
       Rows factor = {0, 0};
-      Rows lse = {-INFINITY, -INFINITY};
       for (int i = 0; i < blocks; ++i) {
         const Place<kWeightSlots> place(summed_);
         shared_.weights_full[place.slot].wait(place.phase);
+        // Here, and not before they arrive, since the logits are the longer way.
+        cutlass::arch::fence_view_async_shared();
         rescale(place.slot);
-        multiply(place.slot);
-        if (i + 1 == blocks) {
-          read(shared_.factor[place.slot], factor);
-          read(shared_.lse[place.slot], lse);
-        }
+        multiply<0>(place.slot);
+        if (i + 1 < blocks) let_logits_go_first();
+        multiply<1>(place.slot);
+        if (i + 1 == blocks) read(shared_.factor[place.slot], factor);
         release(place.slot);
       }
-      store_row<0>(item, first_row + tile_row(0), factor[0], lse[0]);
-      store_row<1>(item, first_row + tile_row(1), factor[1], lse[1]);
+      store_row<0>(item, first_row + tile_row(0), factor[0]);
+      store_row<1>(item, first_row + tile_row(1), factor[1]);
     }
   }
 
@@ -62,32 +69,47 @@ class Accumulator {
     Rows scale;
     read(shared_.scale[slot], scale);
 #pragma unroll
-    for (int e = 0; e < cute::size(Output{}); ++e) out_(e) *= scale[e % 4 / 2];
+    for (int e = 0; e < kSums; ++e) {
+      out_[0](e) *= scale[e % 4 / 2];
+      out_[1](e) *= scale[e % 4 / 2];
+    }
   }
 
+  // Tensor cores are shared. While they sum up, the next tile can be weighed, if its logits are
+  // done; so those come first, unless their KV is still to come.
+  __device__ __forceinline__ void let_logits_go_first() {
+    const Place<kHalfSlots> next = half_place(tile_ + 1, 1);
+    if (!shared_.latent_full[next.slot].test_wait(next.phase)) return;
+    const Place<kWeightSlots> place(summed_ + 1);
+    shared_.logits_done[place.slot].wait(place.phase);
+  }
+
+  template <int kHalfOfColumns>
   __device__ __forceinline__ void multiply(int slot) {
     using namespace cute;
     Mma mma;
     const Tensor weights =
         mma.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.weights[slot]));
-    const Tensor values = mma.get_slice(thread_).partition_fragment_B(make_tensor(
-        make_smem_ptr(shared_.latent[half_place(tile_, half_).slot]), ValueLayout<Element>{}));
-    warpgroup_fence_operand(out_);
+    Element* const half = shared_.latent[half_place(tile_, kHalfOfColumns).slot];
+    const Tensor values = mma.get_slice(thread_).partition_fragment_B(
+        make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kChunkElements),
+                    ValueLayout<Element, kColumns>{}));
+    warpgroup_fence_operand(out_[kHalfOfColumns]);
     warpgroup_arrive();
 #pragma unroll
     for (int i = 0; i < size<2>(weights); ++i) {
-      gemm(mma, weights(_, _, i), values(_, _, i), out_);
+      gemm(mma, weights(_, _, i), values(_, _, i), out_[kHalfOfColumns]);
     }
     warpgroup_commit_batch();
     warpgroup_wait<0>();
-    warpgroup_fence_operand(out_);
+    warpgroup_fence_operand(out_[kHalfOfColumns]);
+    // The half may be loaded anew, in every block of the cluster.
+    if (thread_ % kWarp < kCluster) {
+      shared_.latent_empty[half_place(tile_, kHalfOfColumns).slot].arrive(thread_ % kWarp);
+    }
   }
 
-  // A warp's part of the tile, of the latent in every block of the cluster.
   __device__ __forceinline__ void release(int slot) {
-    if (thread_ % kWarp < kCluster) {
-      shared_.latent_empty[half_place(tile_, half_).slot].arrive(thread_ % kWarp);
-    }
     __syncwarp();  // every lane has read what comes with the weights
     if (thread_ % kWarp == 0) shared_.weights_empty[slot].arrive();
     ++tile_;
@@ -95,49 +117,79 @@ class Accumulator {
   }
 
   template <int kRow>
-  __device__ __forceinline__ void store_row(const Item& item, int r, float factor,
-                                            float lse) const {
-    if (r >= params_.shape.rows) return;
-    const bool leads = half_ == 0 && thread_ % 4 == 0;
-    const int column = half_ * kHalf + thread_ % 4 * 2;
+  __device__ __forceinline__ void store_row(const Item& item, int r, float factor) const {
+    const bool exists = r < params_.shape.rows;
+    const int column = side_ * kColumns + thread_ % 2 * 8 + thread_ % 4 / 2 * 4;
     if (item.partial >= 0) {
       const int64_t at = int64_t{item.partial} * params_.partials.rows + r;
-      if (leads) params_.partials.lse[at] = lse;
-      float* const to = params_.partials.out + at * kLatent + column;
+      float* const to = params_.partials.out + at * kLatent + side_ * kColumns + thread_ % 4 * 2;
+      if (!exists) return;
 #pragma unroll
-      for (int j = 0; j < kHalf / 8; ++j) {
-        *reinterpret_cast<float2*>(to + j * 8) = {value<kRow>(j, 0, factor),
-                                                  value<kRow>(j, 1, factor)};
-      }
+      for (int j = 0; j < kPairs; ++j)
+        *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, factor);
       return;
     }
     const int s = r / params_.shape.num_heads;
     const int h = r % params_.shape.num_heads;
-    if (leads && params_.lse.data != nullptr) *params_.lse.at<float>(item.request, s, h) = lse;
     auto* const to = params_.out.at<uint16_t>(item.request, s, h) + column;
 #pragma unroll
-    for (int j = 0; j < kHalf / 8; ++j) {
-      const uint32_t pair = pair_of<Out>(value<kRow>(j, 0, factor), value<kRow>(j, 1, factor));
-      if (params_.out_in_pairs) {
-        *reinterpret_cast<uint32_t*>(to + j * 8) = pair;
-      } else {
-        to[j * 8] = static_cast<uint16_t>(pair);
-        to[j * 8 + 1] = static_cast<uint16_t>(pair >> 16);
+    for (int j = 0; j < kPairs; j += 2) {
+      uint32_t own[2] = {rounded<kRow>(j, factor), rounded<kRow>(j + 1, factor)};
+      exchange(own);
+      // Read anew, or the compiler makes two loops and keeps what they share in registers.
+      const int32_t in_fours = *static_cast<const volatile int32_t*>(&params_.out_in_fours);
+      if (exists && in_fours) {
+        *reinterpret_cast<uint2*>(to + offset(j)) = {own[0], own[1]};
+      } else if (exists) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          to[offset(j) + i] = static_cast<uint16_t>(own[i / 2] >> i % 2 * 16);
+        }
       }
     }
   }
 
-  // A row without weights is 0, whatever its sum is.
+  // Of the j-th pair of a row of a thread, from the column where the thread begins.
+  static __device__ __forceinline__ constexpr int offset(int j) {
+    return j / kBlockPairs * kHalf + j % kBlockPairs * 8;
+  }
+
   template <int kRow>
-  __device__ __forceinline__ float value(int j, int k, float factor) const {
-    return factor == 0 ? 0 : out_(j * 4 + kRow * 2 + k) * factor;
+  __device__ __forceinline__ float2 sums(int j, float factor) const {
+    const Output& block = out_[j / kBlockPairs];
+    const int first = j % kBlockPairs * 4 + kRow * 2;
+    // A row without weights is 0, whatever its sum is.
+    if (factor == 0) return {0, 0};
+    return {block(first) * factor, block(first + 1) * factor};
+  }
+
+  template <int kRow>
+  __device__ __forceinline__ uint32_t rounded(int j, float factor) const {
+    const float2 own = sums<kRow>(j, factor);
+    return pair_of<Out>(own.x, own.y);
+  }
+
+  // A lane has two neighbours of every eight columns. Two lanes exchange theirs of sixteen, so that
+  // each has four neighbours.
+  template <class Pair>
+  static __device__ __forceinline__ void exchange(Pair (&own)[2]) {
+    const bool upper = threadIdx.x % 2 != 0;
+    const Pair got = shuffle(upper ? own[0] : own[1]);
+    own[0] = upper ? got : own[0];
+    own[1] = upper ? own[1] : got;
+  }
+  static __device__ __forceinline__ uint32_t shuffle(uint32_t pair) {
+    return __shfl_xor_sync(~0u, pair, 1);
+  }
+  static __device__ __forceinline__ float2 shuffle(float2 pair) {
+    return {__shfl_xor_sync(~0u, pair.x, 1), __shfl_xor_sync(~0u, pair.y, 1)};
   }
 
   const Params& params_;
   SharedMemory<Element>& shared_;
   const int thread_;
-  const int half_;
-  Output out_;
+  const int side_;
+  Output out_[2];        // of the halves
   uint32_t tile_ = 0;    // of the rings of KV
   uint32_t summed_ = 0;  // tiles
 };

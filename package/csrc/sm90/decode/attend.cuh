@@ -30,13 +30,14 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   if (threadIdx.x == 0) {
     for (auto& barrier : shared.latent_full) barrier.init(1);
     for (auto& barrier : shared.rope_full) barrier.init(1);
+    for (auto& barrier : shared.logits_done) barrier.init(kWarps);
     for (auto& barrier : shared.weights_full) barrier.init(kWarpgroup / 4);
-    for (auto& barrier : shared.latent_empty) barrier.init(kCluster * kWarps);
+    for (auto& barrier : shared.latent_empty) barrier.init(2 * kCluster * kWarps);
     for (auto& barrier : shared.rope_empty) barrier.init(kCluster * kWarps);
     for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarps);
     for (auto& barrier : shared.item_full) barrier.init(1);
     for (auto& barrier : shared.item_empty)
-      barrier.init(3 * kWarps + (params.query.by_tma ? 0 : kQueryWarps));
+      barrier.init(3 * kWarps + 1 + (params.query.by_tma ? 0 : kQueryWarps));
     cutlass::arch::fence_barrier_init();
   }
   if constexpr (kCluster == 1) {
@@ -44,6 +45,8 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   } else {
     cute::cluster_sync();
   }
+  // All blocks run at once, so those of the merge wait for a multiprocessor in any case.
+  launch_dependents();
   wait_for_prerequisites();
 
   const int warpgroup = cutlass::canonical_warp_group_idx();
@@ -52,18 +55,18 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     Accumulator<Element, Out, kCluster>(params, shared, warpgroup).run(first_row);
   } else if (warpgroup == 2) {
     cutlass::arch::warpgroup_reg_alloc<160>();
-    Weigher<Element, kCluster>(params, shared).run(first_row);
+    Weigher<Element, kCluster>(params, shared, first_row).run();
   } else {
     cutlass::arch::warpgroup_reg_dealloc<32>();
     const int warp = threadIdx.x / kWarp - 3 * kWarps;
-    if (warp > 0) {
-      if (!params.query.by_tma) QueryLoader<Element>{params, shared, first_row}.run(warp - 1);
-    } else {
-      TmaLoader<Element, kCluster>{params, shared, rank, first_row}.run(
-          Walk(params, cluster / params.shape.groups));
+    if (warp == 0) {
+      TmaLoader<Element, kCluster>{params, shared, rank, first_row}.run();
+    } else if (warp == 1) {
+      if (cute::elect_one_sync()) write_items(shared, Walk(params, cluster / params.shape.groups));
+    } else if (!params.query.by_tma) {
+      QueryLoader<Element>{params, shared, first_row}.run(warp - 2);
     }
   }
-  launch_dependents();
   // The other block may still write into this one's shared memory.
   if constexpr (kCluster > 1) cute::cluster_sync();
 }

@@ -7,7 +7,7 @@
 
 namespace mla::sm90 {
 
-inline constexpr int kQueryWarps = 3;
+inline constexpr int kQueryWarps = 2;
 
 template <class Element>
 struct QueryLoader {

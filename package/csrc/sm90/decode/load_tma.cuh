@@ -1,5 +1,5 @@
-// Loads KV tiles with the tensor memory accelerator. In a cluster, every block asks for every other
-// chunk and all blocks get it.
+// Loads tiles with the tensor memory accelerator. In a cluster, every block asks for every other
+// chunk of KV, and all blocks get it.
 #pragma once
 
 #include <cute/arch/copy_sm90_desc.hpp>
@@ -20,34 +20,52 @@ struct TmaLoader {
   const int first_row;
 
   // By one warp.
-  __device__ void run(Walk walk) {
+  __device__ void run() {
     const bool leads = cute::elect_one_sync();
-    ItemWriter<Element> items(shared);
+    const int lane = threadIdx.x % kWarp;
     uint32_t tile = 0;
     Item item;
-    while (walk.next(item)) {
-      if (leads) items.write(item);
-      if (item.first < item.end) {
-        if (leads && params.query.by_tma) load_query(tile, item.request);
-        ++tile;
-      }
+    for (ItemReader items(shared); items.next(item);) {
+      if (item.first >= item.end) continue;
+      // A lane has the place of every 32nd block; the next ones are on their way.
+      Tile place = {page_of(item, item.first + lane), offset_of(item.first + lane)};
+      if (leads && params.query.by_tma) load_query(tile, item.request);
+      ++tile;
+      int32_t next_page = page_of(item, item.first + kWarp + lane);
       for (int block = item.first; block < item.end; ++block) {
-        if (leads) load(tile, item, block);
+        const int turn = (block - item.first) % kWarp;
+        if (turn == 0 && block > item.first) {
+          place = {next_page, offset_of(block + lane)};
+          next_page = page_of(item, block + kWarp + lane);
+        }
+        const Tile source = {__shfl_sync(~0u, place.page, turn),
+                             __shfl_sync(~0u, place.offset, turn)};
+        if (leads) load(tile, source, item.tokens - block * kTileTokens);
         ++tile;
         __syncwarp();
       }
     }
-    item.request = kNoRequest;
-    if (leads) items.write(item);
   }
 
  private:
-  __device__ int32_t page_of(int32_t request, int32_t token) const {
+  struct Tile {
+    int32_t page;
+    int32_t offset;  // of its first token in the page
+  };
+
+  // Of the last block, where there is none.
+  __device__ int32_t page_of(const Item& item, int32_t block) const {
     const KvView& kv = params.kv;
-    if (kv.table == nullptr) return request;
-    return __ldg(kv.table + request * kv.table_stride + token / kv.page_size);
+    if (kv.table == nullptr) return item.request;
+    const int32_t token = min(block, item.end - 1) * kTileTokens;
+    return __ldg(kv.table + item.request * kv.table_stride + token / kv.page_size);
   }
 
+  __device__ int32_t offset_of(int32_t block) const {
+    return block * kTileTokens % params.kv.page_size;
+  }
+
+  // A bit for each token.
   __device__ uint64_t present(int32_t page, int32_t tokens) const {
     if (page < 0 || page >= params.kv.num_pages) return 0;
     return tokens >= kTileTokens ? ~uint64_t{0} : (uint64_t{1} << tokens) - 1;
@@ -91,11 +109,7 @@ struct TmaLoader {
                                  column, h, s, b);
   }
 
-  // A tile.
-  __device__ void load(uint32_t tile, const Item& item, int block) {
-    const int32_t token = block * kTileTokens;
-    const int32_t page = page_of(item.request, token);
-    const int32_t offset = token % params.kv.page_size;
+  __device__ void load(uint32_t tile, const Tile& source, int32_t tokens) {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       const Place<kHalfSlots> place = half_place(tile, half);
@@ -105,29 +119,28 @@ struct TmaLoader {
       full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
 #pragma unroll
       for (int i = 0; i < kHalfChunks; ++i) {
-        load(half * kHalfChunks + i, full, shared.latent[place.slot] + i * kChunkElements, offset,
-             page);
+        load(half * kHalfChunks + i, full, shared.latent[place.slot] + i * kChunkElements, source);
       }
     }
     const Place<kRopeSlots> rope(tile);
     shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
-    shared.present[rope.slot] = present(page, item.tokens - token);
+    shared.present[rope.slot] = present(source.page, tokens);
     shared.rope_full[rope.slot].arrive_and_expect_tx(kChunkBytes);
-    load(kRopeChunk, shared.rope_full[rope.slot], shared.rope[rope.slot], offset, page);
+    load(kRopeChunk, shared.rope_full[rope.slot], shared.rope[rope.slot], source);
   }
 
   // Where there is no such page, zeros.
-  __device__ void load(int chunk, FullBarrier& full, Element* to, int32_t offset, int32_t page) {
+  __device__ void load(int chunk, FullBarrier& full, Element* to, const Tile& source) {
     if (!is_mine(chunk)) return;
     auto* const barrier = reinterpret_cast<uint64_t*>(&full);
     constexpr auto kHint = static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);
     if constexpr (kCluster == 1) {
-      cute::SM90_TMA_LOAD_3D::copy(map_of(chunk), barrier, kHint, to, column_of(chunk), offset,
-                                   page);
+      cute::SM90_TMA_LOAD_3D::copy(map_of(chunk), barrier, kHint, to, column_of(chunk),
+                                   source.offset, source.page);
     } else {
       constexpr uint16_t kAll = (1 << kCluster) - 1;
       cute::SM90_TMA_LOAD_MULTICAST_3D::copy(map_of(chunk), barrier, kAll, kHint, to,
-                                             column_of(chunk), offset, page);
+                                             column_of(chunk), source.offset, source.page);
     }
   }
 };

@@ -65,9 +65,8 @@ struct Params {
   int32_t causal;
   KvView kv;
   RowView out;
-  int32_t out_in_pairs;    // rows are aligned to pairs of elements
-  RowView lse;             // null: none
-  int32_t merges_vectors;  // rows are aligned to four elements
+  int32_t out_in_fours;  // rows are aligned to four elements
+  RowView lse;           // null: none
   Partials partials;
   float logit_scale;   // positive, as a power of 2
   uint32_t sign_flip;  // of the queries, where the scale is negative

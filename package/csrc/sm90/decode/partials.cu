@@ -17,6 +17,7 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
   const int64_t row = int64_t{blockIdx.x} * (kWarps / kRowWarps) + warp / kRowWarps;
   const int32_t request = static_cast<int32_t>(row / shape.rows);
   const int32_t r = static_cast<int32_t>(row % shape.rows);
+  launch_dependents();
   wait_for_prerequisites();
   if (request >= shape.batch) return;
   const PlanView plan(params.plan, shape);
@@ -66,7 +67,7 @@ Status merge_partials(const Params& params, int32_t device, cudaStream_t stream)
   MLA_TRY(cuda::sm_count(device, &sms));
   const int64_t rows = int64_t{params.shape.batch} * params.shape.rows;
   const bool few = params.shape.parts >= 8 * params.shape.batch && rows < 2 * sms;
-  if (params.merges_vectors) {
+  if (params.out_in_fours) {
     return few ? launch<kOut, true, cuda::kWarps>(params, stream)
                : launch<kOut, true, 1>(params, stream);
   }

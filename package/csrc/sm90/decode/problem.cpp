@@ -172,16 +172,13 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                                    q_piece);
   query.by_tma =
       query.in_pieces && (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
-  const auto out_divides = [&](int64_t elements) {
-    return cuda::is_aligned(p.out, elements * static_cast<int64_t>(element_bytes(traits.out))) &&
-           strides_divide({{p.out_stride_b, p.batch},
-                           {p.out_stride_s, p.q_len},
-                           {p.out_stride_h, p.num_heads}},
-                          elements);
-  };
+  constexpr int64_t kFour = 4;
   params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
-  params->out_in_pairs = out_divides(2);
-  params->merges_vectors = out_divides(4);
+  params->out_in_fours =
+      cuda::is_aligned(p.out, kFour * static_cast<int64_t>(element_bytes(traits.out))) &&
+      strides_divide(
+          {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}},
+          kFour);
   params->lse = rows(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h);
   params->kv = {p.kv_latent,
                 p.kv_rope,

@@ -53,13 +53,13 @@ struct SharedMemory {
   alignas(1024) Element q[kChunks - kRegisterChunks][kChunkElements];
   alignas(1024) Element weights[kWeightSlots][kChunkElements];
   float scale[kWeightSlots][kTileRows];   // of what was summed before the tile
-  float lse[kWeightSlots][kTileRows];     // with an item's last tile
-  float factor[kWeightSlots][kTileRows];  // of the whole sum, with the last tile
+  float factor[kWeightSlots][kTileRows];  // of the whole sum, with an item's last tile
   int32_t rescales[kWeightSlots][kWarps];
   uint64_t present[kRopeSlots];  // a bit for each token
   Item items[kItemSlots];
   FullBarrier latent_full[kHalfSlots];
   FullBarrier rope_full[kRopeSlots];
+  Barrier logits_done[kWeightSlots];
   Barrier weights_full[kWeightSlots];
   Barrier latent_empty[kHalfSlots];
   Barrier rope_empty[kRopeSlots];
@@ -84,25 +84,21 @@ __device__ __forceinline__ Place<kHalfSlots> half_place(uint32_t tile, int half)
   return Place<kHalfSlots>(2 * tile + half);
 }
 
-// What the loader tells the others: the items, in order. The last has no request.
+// One thread tells the others the items, in order. The last has no request.
 inline constexpr int kNoRequest = -1;
 
 template <class Element>
-class ItemWriter {
- public:
-  __device__ explicit ItemWriter(SharedMemory<Element>& shared) : shared_(shared) {}
-
-  __device__ void write(const Item& item) {
-    const Place<kItemSlots> place(count_++);
-    shared_.item_empty[place.slot].wait(place.phase ^ 1);
-    shared_.items[place.slot] = item;
-    shared_.item_full[place.slot].arrive();
-  }
-
- private:
-  SharedMemory<Element>& shared_;
-  uint32_t count_ = 0;
-};
+__device__ void write_items(SharedMemory<Element>& shared, Walk walk) {
+  Item item;
+  uint32_t count = 0;
+  do {
+    if (!walk.next(item)) item.request = kNoRequest;
+    const Place<kItemSlots> place(count++);
+    shared.item_empty[place.slot].wait(place.phase ^ 1);
+    shared.items[place.slot] = item;
+    shared.item_full[place.slot].arrive();
+  } while (item.request != kNoRequest);
+}
 
 template <class Element>
 class ItemReader {
@@ -127,12 +123,12 @@ class ItemReader {
 template <class Element>
 using ChunkLayout = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
                                                  cute::Shape<cute::Int<64>, cute::Int<kChunk>>{}));
-// Half of a tile's latent as V^T: 256 columns by 64 tokens.
-template <class Element>
+// Columns of a tile's latent as V^T: columns by 64 tokens.
+template <class Element, int kColumns>
 using ValueLayout = decltype(cute::composition(
     cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
-                        cute::Shape<cute::Int<kTileTokens>, cute::Int<kHalf>>{}),
-    cute::Layout<cute::Shape<cute::Int<kHalf>, cute::Int<kTileTokens>>,
+                        cute::Shape<cute::Int<kTileTokens>, cute::Int<kColumns>>{}),
+    cute::Layout<cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>,
                  cute::Stride<cute::Int<kTileTokens>, cute::_1>>{}));
 
 template <class Element>

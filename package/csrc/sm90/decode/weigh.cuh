@@ -39,16 +39,24 @@ class Weigher {
   using Rows = float[kThreadRows];
 
  public:
-  __device__ Weigher(const Params& params, SharedMemory<Element>& shared)
-      : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup) {}
+  __device__ Weigher(const Params& params, SharedMemory<Element>& shared, int first_row)
+      : params_(params),
+        shared_(shared),
+        first_row_(first_row),
+        thread_(threadIdx.x % kWarpgroup) {}
 
-  __device__ __forceinline__ void run(int first_row) {
+  __device__ __forceinline__ void run() {
     Item item;
     for (ItemReader items(shared_); items.next(item);) {
-      start(item, first_row);
+      start(item);
       // From one lane, so that the compiler knows that a warp does not diverge.
       const int blocks = __shfl_sync(~0u, item.end - item.first, 0);
-      if (blocks > 0) take_query();
+      if (blocks > 0) {
+        take_query();
+      } else if (thread_ % 4 == 0) {
+        store_lse(item, 0);
+        store_lse(item, 1);
+      }
       for (int i = 0; i < blocks; ++i) {
         multiply();
         weigh(item, (item.first + i) * kTileTokens, i + 1 == blocks);
@@ -58,12 +66,12 @@ class Weigher {
   }
 
  private:
-  __device__ __forceinline__ void start(const Item& item, int first_row) {
+  __device__ __forceinline__ void start(const Item& item) {
     const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
     seen_by_all_ = item.tokens - hidden;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      const int s = (first_row + tile_row(i)) / params_.shape.num_heads;
+      const int s = (first_row_ + tile_row(i)) / params_.shape.num_heads;
       limit_[i] = params_.causal ? item.tokens - hidden + s : item.tokens;
       max_[i] = -INFINITY;
       sum_[i] = 0;
@@ -109,11 +117,11 @@ class Weigher {
     }
     cutlass::arch::fence_view_async_shared();
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
-    if (lane < kCluster) {
-      shared_.latent_empty[left.slot].arrive(lane);
-      shared_.latent_empty[right.slot].arrive(lane);
-      shared_.rope_empty[rope.slot].arrive(lane);
+    if (lane < 2 * kCluster) {  // for the two warpgroups of the output
+      shared_.latent_empty[left.slot].arrive(lane / 2);
+      shared_.latent_empty[right.slot].arrive(lane / 2);
     }
+    if (lane < kCluster) shared_.rope_empty[rope.slot].arrive(lane);
   }
 
   // The logits of the next tile.
@@ -131,13 +139,18 @@ class Weigher {
         multiply_chunk(half * kHalfChunks + i, shared_.latent[place.slot] + i * kChunkElements);
       }
     }
+    // What weighing waits for, while the tensor cores are busy.
+    const Place<kWeightSlots> place(weighed_);
+    shared_.weights_empty[place.slot].wait(place.phase ^ 1);
     const Place<kRopeSlots> rope(tile_);
     shared_.rope_full[rope.slot].wait(rope.phase);
+    present_ = shared_.present[rope.slot];
     warpgroup_arrive();
     multiply_chunk(kRopeChunk, shared_.rope[rope.slot]);
     warpgroup_commit_batch();
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits_);
+    if (thread_ % kWarp == 0) shared_.logits_done[place.slot].arrive();
   }
 
   __device__ __forceinline__ void multiply_chunk(int chunk, Element* keys) {
@@ -158,24 +171,24 @@ class Weigher {
     }
   }
 
-  // The weights may be used, and what the lanes that arrive have written beside them.
+  // The weights may be used, and what the lanes that arrive have written beside them; and every
+  // lane has read what comes with the rope columns.
   __device__ __forceinline__ void publish() {
-    if (thread_ % 4 == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
+    __syncwarp();
+    const int lane = thread_ % kWarp;
+    if (lane % 4 == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
+    if (lane < kCluster) shared_.rope_empty[Place<kRopeSlots>(tile_).slot].arrive(lane);
     ++weighed_;
+    ++tile_;
   }
 
   // From logits to shared weights.
   __device__ __forceinline__ void weigh(const Item& item, int first_token, bool last) {
     mask(first_token);
-    __syncwarp();  // every lane has read what comes with the rope columns
-    if (thread_ % kWarp < kCluster)
-      shared_.rope_empty[Place<kRopeSlots>(tile_).slot].arrive(thread_ % kWarp);
-    Rows scale;
-    raise_max(scale);
-    const bool keeps = __all_sync(~0u, scale[0] == 1 && scale[1] == 1);
+    Rows scale = {1, 1};
+    const bool keeps = !raise_max(scale);
     exponentiate(scale);
     const Place<kWeightSlots> place(weighed_);
-    shared_.weights_empty[place.slot].wait(place.phase ^ 1);
     if (thread_ % kWarp == 0) shared_.rescales[place.slot][thread_ / kWarp] = !keeps;
     if (!keeps && thread_ % 4 == 0) {
 #pragma unroll
@@ -183,26 +196,26 @@ class Weigher {
     }
     share(place.slot);
     if (last) {
-      finish(place.slot);
+      finish(item, place.slot);
       clear_tail(item.tokens - first_token);
     }
-    cutlass::arch::fence_view_async_shared();
-    __syncwarp();
-    ++tile_;
   }
 
   __device__ __forceinline__ void mask(int first) {
-    const uint64_t present = shared_.present[Place<kRopeSlots>(tile_).slot];
-    if (present == ~uint64_t{0} && first + kTileTokens <= seen_by_all_) return;
+    if (present_ == ~uint64_t{0} && first + kTileTokens <= seen_by_all_) return;
 #pragma unroll
     for (int e = 0; e < kLogits; ++e) {
       const int column = e / 4 * 8 + thread_ % 4 * 2 + e % 2;
-      const bool seen = (present >> column & 1) != 0 && first + column < limit_[e % 4 / 2];
+      const bool seen = (present_ >> column & 1) != 0 && first + column < limit_[e % 4 / 2];
       if (!seen) logits_(e) = -INFINITY;
     }
   }
 
-  __device__ __forceinline__ void raise_max(Rows& scale) {
+  // Whether any row of the warp has a new maximum. Lanes compare only where one of their own logits
+  // exceeds the old one.
+  __device__ __forceinline__ bool raise_max(Rows& scale) {
+    Rows greatest;
+    bool exceeds = false;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
       float best[4] = {logits_(i * 2), logits_(i * 2 + 1), logits_(i * 2 + 4), logits_(i * 2 + 5)};
@@ -214,15 +227,24 @@ class Weigher {
           own = fmaxf(own, logits_(e + i * 2 + k));
         }
       }
-      float greatest = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
-      greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, 1));
-      greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, 2));
-      const float before = max_[i];
-      const bool raise = greatest * params_.logit_scale > before * params_.logit_scale + kSlack;
-      max_[i] = raise ? greatest : before;
-      const float shift = max_[i] == -INFINITY ? 0 : max_[i];
-      scale[i] = raise ? power_of_2((before - shift) * params_.logit_scale) : 1;
+      greatest[i] = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
+      exceeds |= is_raised(greatest[i], max_[i]);
     }
+    if (!__any_sync(~0u, exceeds)) return false;
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 1));
+      greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 2));
+      const float before = max_[i];
+      if (!is_raised(greatest[i], before)) continue;
+      max_[i] = greatest[i];
+      scale[i] = power_of_2((before - greatest[i]) * params_.logit_scale);
+    }
+    return true;
+  }
+
+  __device__ __forceinline__ bool is_raised(float logit, float max) const {
+    return logit * params_.logit_scale > max * params_.logit_scale + kSlack;
   }
 
   __device__ __forceinline__ void exponentiate(const Rows& scale) {
@@ -261,17 +283,27 @@ class Weigher {
   }
 
   // The sums are complete.
-  __device__ __forceinline__ void finish(int slot) {
+  __device__ __forceinline__ void finish(const Item& item, int slot) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
       sum_[i] += __shfl_xor_sync(~0u, sum_[i], 1);
       sum_[i] += __shfl_xor_sync(~0u, sum_[i], 2);
-      if (thread_ % 4 == 0) {
-        const bool empty = sum_[i] == 0;
-        shared_.factor[slot][tile_row(i)] = empty ? 0 : params_.out_scale / sum_[i];
-        shared_.lse[slot][tile_row(i)] =
-            empty ? -INFINITY : (max_[i] * params_.logit_scale + log2f(sum_[i])) * kLn2;
-      }
+      if (thread_ % 4 != 0) continue;
+      shared_.factor[slot][tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale / sum_[i];
+      store_lse(item, i);
+    }
+  }
+
+  __device__ __forceinline__ void store_lse(const Item& item, int i) const {
+    const int r = first_row_ + tile_row(i);
+    if (r >= params_.shape.rows) return;
+    const float lse =
+        sum_[i] == 0 ? -INFINITY : (max_[i] * params_.logit_scale + log2f(sum_[i])) * kLn2;
+    if (item.partial >= 0) {
+      params_.partials.lse[int64_t{item.partial} * params_.partials.rows + r] = lse;
+    } else if (params_.lse.data != nullptr) {
+      const int heads = params_.shape.num_heads;
+      *params_.lse.at<float>(item.request, r / heads, r % heads) = lse;
     }
   }
 
@@ -290,6 +322,7 @@ class Weigher {
 
   const Params& params_;
   SharedMemory<Element>& shared_;
+  const int first_row_;
   const int thread_;
   RegisterMma register_mma_;
   Query query_;
@@ -298,6 +331,7 @@ class Weigher {
   Rows sum_;
   int limit_[kThreadRows];
   int seen_by_all_;
+  uint64_t present_;      // a bit for each token of the tile
   uint32_t tile_ = 0;     // of the rings of KV
   uint32_t weighed_ = 0;  // tiles
 };
