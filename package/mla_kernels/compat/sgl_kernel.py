@@ -6,11 +6,10 @@ from ``sgl_kernel``. What is served is wider: any number of heads, page size and
 
 from __future__ import annotations
 
-import re
-
 import mla_kernels as mla
-from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, ValueRangeError
-from mla_kernels.frameworks import Tensor, dtype_name, extents
+from mla_kernels.compat._arguments import Names, require_one_dtype, shape_of
+from mla_kernels.errors import InvalidArgumentError, ShapeError, ValueRangeError
+from mla_kernels.frameworks import Tensor
 from mla_kernels.kernel import LATENT
 
 ROPE = 64
@@ -20,17 +19,17 @@ MOST_HEADS = 128
 _TILE = 128
 """Tokens that every table holds a multiple of: the kernels of ``sgl_kernel`` require it."""
 _PAGE_SIZES = tuple(1 << power for power in range(8))
-_NAMES = {
-    "q[0]": "q_nope",
-    "q[1]": "q_pe",
-    "q": "q_nope",
-    "kv_cache": "kv_c_and_k_pe_cache",
-    "block_table": "page_table",
-    "softmax_scale": "sm_scale",
-    "max_splits": "num_kv_splits",
-}
-"""The names of ``mla_kernels.decode`` and those of ``sgl_kernel``."""
-_NAME = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, _NAMES))})(?!\w)")
+_NAMES = Names(
+    {
+        "q[0]": "q_nope",
+        "q[1]": "q_pe",
+        "q": "q_nope",
+        "kv_cache": "kv_c_and_k_pe_cache",
+        "block_table": "page_table",
+        "softmax_scale": "sm_scale",
+        "max_splits": "num_kv_splits",
+    }
+)
 
 
 def cutlass_mla_decode(  # noqa: PLR0917 (the signature is theirs)
@@ -73,21 +72,18 @@ def cutlass_mla_decode(  # noqa: PLR0917 (the signature is theirs)
     VariantNotFoundError
         The arch has no decode variant for the arguments.
     """
-    batch, num_heads, _ = _shape("q_nope", q_nope, "batch", "num_heads", LATENT)
-    if _shape("q_pe", q_pe, "batch", "num_heads", ROPE)[:2] != (batch, num_heads):
+    batch, num_heads, _ = shape_of("q_nope", q_nope, "batch", "num_heads", LATENT)
+    if shape_of("q_pe", q_pe, "batch", "num_heads", ROPE)[:2] != (batch, num_heads):
         raise ShapeError("q_pe", f"shape {list(q_pe.shape)}", f"[{batch}, {num_heads}, {ROPE}], as q_nope has")
-    _shape("kv_c_and_k_pe_cache", kv_c_and_k_pe_cache, "num_pages", "page_size", LATENT + ROPE)
-    own = dtype_name("q_nope", q_nope)
-    for name, tensor in (("q_pe", q_pe), ("kv_c_and_k_pe_cache", kv_c_and_k_pe_cache)):
-        if (other := dtype_name(name, tensor)) != own:
-            raise DTypeError(name, other, f"{own}, as q_nope has")
+    shape_of("kv_c_and_k_pe_cache", kv_c_and_k_pe_cache, "num_pages", "page_size", LATENT + ROPE)
+    require_one_dtype(q_nope=q_nope, q_pe=q_pe, kv_c_and_k_pe_cache=kv_c_and_k_pe_cache)
     try:
         out, _ = mla.decode(
             (q_nope[:, None], q_pe[:, None]), kv_c_and_k_pe_cache, page_table, seq_lens, softmax_scale=sm_scale,
             max_splits=_splits(num_kv_splits), lse=False, workspace=workspace,
         )  # fmt: skip
     except InvalidArgumentError as error:
-        raise _renamed(error) from None
+        raise _NAMES.renamed(error) from None
     return out[:, 0]
 
 
@@ -140,21 +136,7 @@ def cutlass_mla_get_workspace_size(
     return max(sizes)
 
 
-def _shape(argument: str, tensor: Tensor, first: str, second: str, width: int) -> tuple[int, ...]:
-    """The shape of a tensor of three dimensions whose rows are ``width`` wide."""
-    shape = extents(argument, tensor, first, second, str(width))
-    if shape[2] != width:
-        raise ShapeError(argument, f"shape {list(shape)}", f"[{first}, {second}, {width}]")
-    return shape
-
-
 def _splits(num_kv_splits: object) -> int:
     if not isinstance(num_kv_splits, int):
         raise ValueRangeError("num_kv_splits", repr(num_kv_splits), "an integer; below 1, the kernel chooses")
     return max(num_kv_splits, 0)
-
-
-def _renamed(error: InvalidArgumentError) -> InvalidArgumentError:
-    """The same refusal with the arguments' names here."""
-    words = (error.argument, error.got, error.accepts)
-    return type(error)(*(_NAME.sub(lambda found: _NAMES[found[0]], text) for text in words))

@@ -1,0 +1,65 @@
+"""What the doors share: shapes and element types that must agree, and refusals in the names of a peer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError
+from mla_kernels.frameworks import Tensor, dtype_name, extents
+
+
+class Names:
+    """What a peer calls the arguments of ``mla_kernels``.
+
+    Parameters
+    ----------
+    everywhere : Mapping[str, str]
+        Our names and theirs, replaced wherever a refusal has them.
+    alone : Mapping[str, str], optional
+        Those of our names that are English words, replaced only where they say which argument is refused.
+    """
+
+    def __init__(self, everywhere: Mapping[str, str], alone: Mapping[str, str] | None = None) -> None:
+        self._theirs = {**everywhere, **(alone or {})}
+        self._argument = _any_of(self._theirs)
+        self._words = _any_of(everywhere)
+
+    def renamed(self, error: InvalidArgumentError) -> InvalidArgumentError:
+        """The same refusal in the peer's names."""
+        argument = self._swapped(self._argument, error.argument)
+        return type(error)(argument, *(self._swapped(self._words, text) for text in (error.got, error.accepts)))
+
+    def _swapped(self, pattern: re.Pattern[str], text: str) -> str:
+        return pattern.sub(lambda found: self._theirs[found[0]], text)
+
+
+def shape_of(argument: str, tensor: Tensor, *dims: str | int) -> tuple[int, ...]:
+    """The shape of a tensor; a number among ``dims`` is what that extent must be, a name leaves it open.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        The argument is no tensor, or has another shape.
+    """
+    shape = extents(argument, tensor, *map(str, dims))
+    if any(isinstance(dim, int) and dim != extent for dim, extent in zip(dims, shape, strict=True)):
+        raise ShapeError(argument, f"shape {list(shape)}", f"[{', '.join(map(str, dims))}]")
+    return shape
+
+
+def require_one_dtype(**tensors: Tensor) -> None:
+    """Refuse tensors whose element types differ from that of the first.
+
+    Raises
+    ------
+    DTypeError
+    """
+    (first, own), *others = ((name, dtype_name(name, tensor)) for name, tensor in tensors.items())
+    for name, other in others:
+        if other != own:
+            raise DTypeError(name, other, f"{own}, as {first} has")
+
+
+def _any_of(names: Mapping[str, str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)")
