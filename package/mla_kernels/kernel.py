@@ -91,6 +91,21 @@ class Kernel:
         """Make a plan; only ops whose work is scheduled ahead have one."""
         raise UnsupportedError("plan", f"a kernel of {self.variant.op}", "a kernel of decode; the others need no plan")
 
+    def plan_size(self, **problem: object) -> int:
+        """Bytes of a plan's buffer; 0 where the kernel needs none.
+
+        Parameters
+        ----------
+        **problem
+            As of ``workspace_size``; a device of CUDA is that of a tensor, or ``device`` by its ordinal.
+
+        Returns
+        -------
+        int
+            It depends on shapes, ``max_splits``, ``batch_invariant`` and the device only, never on lengths.
+        """
+        return self._native.plan_size(problem)
+
     def workspace_size(self, **problem: object) -> int:
         """Bytes of workspace that a launch needs.
 
