@@ -58,6 +58,15 @@ def test_workspace_size_depends_on_shapes_only(problem):
     assert len(sizes) == 1
 
 
+def test_plan_size_is_that_of_a_plan(problem):
+    kernel = mla.lookup(op="decode", q_dtype="bf16")
+    size = len(kernel.plan(problem.seq_lens, num_heads=4, q_len=1).buffer)
+    assert kernel.plan_size(seq_lens=problem.seq_lens, num_heads=4, q_len=1) == size > 0
+    assert kernel.plan_size(batch=3, num_heads=4, q_len=1) == size
+    assert kernel.plan_size(batch=4, num_heads=4, q_len=1) > size
+    assert mla.lookup(op="store_kv", in_dtype="bf16").plan_size() == 0
+
+
 def test_plan_is_refreshed_in_place(problem):
     kernel = mla.lookup(op="decode", q_dtype="bf16", num_heads=4, q_len=1)
     plan = kernel.plan(problem.seq_lens, max_splits=2, batch_invariant=True)

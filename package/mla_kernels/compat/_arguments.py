@@ -43,8 +43,9 @@ def shape_of(argument: str, tensor: Tensor, *dims: str | int) -> tuple[int, ...]
         The argument is no tensor, or has another shape.
     """
     shape = extents(argument, tensor, *map(str, dims))
-    if any(isinstance(dim, int) and dim != extent for dim, extent in zip(dims, shape, strict=True)):
-        raise ShapeError(argument, f"shape {list(shape)}", f"[{', '.join(map(str, dims))}]")
+    for dim, extent in zip(dims, shape, strict=True):
+        if isinstance(dim, int) and dim != extent:
+            raise ShapeError(argument, f"shape {list(shape)}", f"[{', '.join(map(str, dims))}]")
     return shape
 
 

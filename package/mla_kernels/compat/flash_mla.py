@@ -212,7 +212,9 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     group = h_q // h_k
     shape = (batch, s_q, group)
     try:
-        kernel = selection.decode_kernel(q[:, :, :group], k_cache[:, :, 0], None, True)
+        queries = [q.narrow(2, head * group, group) for head in range(h_k)]
+        caches = k_cache.unbind(2)
+        kernel = selection.decode_kernel(queries[0], caches[0], None, True)
         scheduled: object = tile_scheduler_metadata
         if isinstance(tile_scheduler_metadata, FlashMLASchedMeta):
             if num_splits is not None:
@@ -223,11 +225,10 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
         scale = (LATENT + ROPE) ** -0.5 if softmax_scale is None else softmax_scale
         out = q.new_empty(batch, s_q, h_q, LATENT)
         lse = q.new_empty(batch, h_q, s_q, dtype=torch.float32)
-        for head in range(h_k):
-            own = slice(head * group, (head + 1) * group)
+        for head, (query, cache) in enumerate(zip(queries, caches, strict=True)):
             kernel.launch(
-                q[:, :, own], k_cache[:, :, head], block_table, cache_seqlens, plan=plan, softmax_scale=scale,
-                causal=causal, out=out[:, :, own], lse=lse[:, own],
+                query, cache, block_table, cache_seqlens, plan=plan, softmax_scale=scale, causal=causal,
+                out=out.narrow(2, head * group, group), lse=lse.narrow(1, head * group, group),
             )  # fmt: skip
     except InvalidArgumentError as error:
         raise _NAMES.renamed(error) from None
