@@ -13,6 +13,8 @@ from typing import Any
 
 import mla_kernels
 from mla_kernels import _launcher, evidence
+from mla_kernels.bench.command import add_options as add_bench_options
+from mla_kernels.bench.command import run as run_bench
 from mla_kernels.devices import devices, dotted
 from mla_kernels.discovery import Payload, payloads
 from mla_kernels.driver import driver
@@ -51,28 +53,8 @@ def _parser() -> argparse.ArgumentParser:
         command("explain", _explain, "why a config is served by a variant, or by none"),
     ):
         added.add_argument("config", nargs="*", metavar="field=value", help="such as op=decode page_size=64")
-    bench = command("bench", _bench, "measure a decode against the machine and against torch, or the overheads")
-    bench.add_argument("--op", choices=("decode", "overhead"), default="decode")
-    bench.add_argument("--arch", help="by default the current device's")
-    bench.add_argument("--batch", type=int, default=8)
-    bench.add_argument("--seq", type=int, default=4096, help="tokens in the cache of each request")
-    bench.add_argument("--heads", type=_integers, default=(16, 128), metavar="N,N")
-    bench.add_argument(
-        "--dtypes", type=_names, default=("bf16", "fp32"), metavar="T,T", help="bf16, or bf16:e4m3 for Q:KV"
-    )
-    bench.add_argument("--threads", type=int, help="cores to run on; by default all that the process may use")
-    bench.add_argument("--repeats", type=int, default=15)
-    bench.add_argument("--plot", metavar="PNG", help="draw the table")
-    bench.add_argument("--noop", metavar="PATH", help="a payload that computes nothing, for --op overhead")
+    add_bench_options(command("bench", run_bench, "measure a decode against the machine and others, or the overheads"))
     return parser
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
 
 
 def _config(pairs: Sequence[str]) -> dict[str, object]:
@@ -179,23 +161,6 @@ def _explain(options: argparse.Namespace) -> int:
     else:
         print(explanation)
     return 0 if explanation.chosen else 1
-
-
-def _bench(options: argparse.Namespace) -> int:
-    from mla_kernels.bench import decode, overhead, report
-
-    if options.op == "overhead":
-        rows = overhead.measure(options.noop, progress=report.progress(options.json))
-    else:
-        problems = decode.problems(options.dtypes, options.heads, options.batch, options.seq)
-        settings = decode.Settings(options.arch, options.threads, options.repeats)
-        rows = decode.measure(problems, settings, progress=report.progress(options.json))
-    if options.plot:
-        report.plot(rows, options.plot)
-    if options.json:
-        return _print_json(rows)
-    _print_table(f"bench --op {options.op}", rows)
-    return 0
 
 
 def _print_json(value: object) -> int:

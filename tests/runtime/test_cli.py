@@ -85,8 +85,8 @@ def test_explain(run):
         (("list", "heads=3"), "ValueRangeError: config field: got 'heads'"),
         (("list", "decode"), "config: got 'decode'; accepts field=value"),
         (("explain", "op=encode"), "op: got 'encode'; accepts decode"),
-        (("bench", "--dtypes", "int8"), "dtypes: got 'int8'"),
-        (("bench", "--threads", "100000"), "threads: got 100000; accepts 1 to"),
+        (("bench", "--arch=cpu", "--dtypes", "int8"), "dtypes: got 'int8'"),
+        (("bench", "--arch=cpu", "--threads", "100000"), "threads: got 100000; accepts 1 to"),
     ],
 )
 def test_errors_are_one_line_and_status_1(run, arguments, part):
@@ -120,7 +120,7 @@ def test_reader_that_leaves_is_no_error():
 def test_bench_decode(run, tmp_path: Path):
     picture = tmp_path / "bench.png"
     options = ("--batch=2", "--seq=100", "--heads=3", "--dtypes=fp32,bf16:fp8_ds_mla", "--repeats=3")
-    status, out, _ = run("bench", *options, "--json")
+    status, out, _ = run("bench", "--arch=cpu", *options, "--json")
     rows = json.loads(out)
     assert status == 0
     assert [(row["q"], row["kv"], row["heads"]) for row in rows] == [("fp32", "fp32", 3), ("bf16", "fp8_ds_mla", 3)]
@@ -132,7 +132,7 @@ def test_bench_decode(run, tmp_path: Path):
         assert row["GFLOP/s"] == pytest.approx(2 * 2 * 3 * 100 * (576 + 512) / row["us"] / 1e3)
     report.plot(rows, str(picture))
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "of ceiling" in run("bench", *options)[1]
+    assert "of ceiling" in run("bench", "--arch=cpu", *options)[1]
 
 
 def test_bench_overhead(run, tmp_path):

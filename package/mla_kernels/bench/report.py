@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from typing import Any, TypeVar
 
 from mla_kernels.errors import MlaError
@@ -20,6 +21,20 @@ class MissingPackageError(MlaError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs {package}: pip install 'mla-kernels[{extra}]'")
+
+
+def require(module: str, extra: str) -> None:
+    """Import a package that only some commands need.
+
+    Raises
+    ------
+    MissingPackageError
+        It is not installed.
+    """
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise MissingPackageError(module, extra) from error
 
 
 def table(title: str, rows: Sequence[Row]) -> None:

@@ -1,0 +1,168 @@
+"""``python -m mla_kernels bench``: its options, and what they measure, print and write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mla_kernels.bench import page, peer_figures, report, roofline
+from mla_kernels.bench.problems import LENGTHS, SUITES, Problem, problems, shapes
+from mla_kernels.devices import HOST, current_arch
+from mla_kernels.errors import ValueRangeError
+
+_SHAPE = {"heads": (16, 128), "q_len": (1,), "batch": (8,), "seq": (4096,)}
+_ON_CPU: dict[str, Any] = {"dtypes": ("bf16", "fp32"), "repeats": 15}
+_ON_CUDA: dict[str, Any] = {"dtypes": ("bf16",), "repeats": 7}
+_ONLY_CUDA = ("peers", "measured", "markdown")
+_MEASURES = ("arch", "suite", *_SHAPE, "page_size", "dtypes", "lengths", "repeats", "peers")
+"""The options that say what is measured, as the page repeats them."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command; those left out are ``None``."""
+    parser.add_argument("--op", choices=("decode", "overhead"), default="decode")
+    parser.add_argument("--arch", help="by default the current device's")
+    parser.add_argument("--threads", type=int, help="cores to run on; by default all that the process may use")
+    parser.add_argument("--repeats", type=int, help="by default 15 on a CPU, 7 replays on CUDA")
+    parser.add_argument("--plot", metavar="PNG", help="draw the table; on CUDA the roofline")
+    parser.add_argument("--markdown", metavar="FILE", help="write a page, and beside it the JSON, on CUDA")
+    parser.add_argument("--peers", metavar="FILE", help="figures of peers from another run, labelled as such, on CUDA")
+    parser.add_argument(
+        "--measured", metavar="JSON", help="show what was measured on CUDA before, instead of measuring"
+    )
+    parser.add_argument("--noop", metavar="PATH", help="a payload that computes nothing, for --op overhead")
+    cells = parser.add_argument_group("cells", "every combination of these lists")
+    cells.add_argument("--suite", choices=sorted(SUITES), help="named shapes, in place of the first four lists")
+    for name, default in _SHAPE.items():
+        text = f"by default {','.join(map(str, default))}"
+        cells.add_argument(_option(name), type=_integers, metavar="N,N", help=text)
+    cells.add_argument("--page-size", type=_integers, metavar="N,N", help="by default 64")
+    cells.add_argument(
+        "--dtypes", type=_names, metavar="T,T", help="bf16, or bf16:e4m3 for Q:KV; by default bf16, on a CPU bf16,fp32"
+    )
+    lengths = "all --seq; with half of it as deviation; one of 65536 tokens beside 1024, whatever --seq says"
+    cells.add_argument("--lengths", choices=LENGTHS, help=lengths)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and show; 1 where a cell could not be measured."""
+    if options.plot:
+        report.require("matplotlib", "bench")  # before minutes of measuring
+    if not options.measured:
+        report.require("torch", "torch")
+    if options.op == "decode" and (options.measured or (options.arch or current_arch()) != HOST):
+        return _cuda(options)
+    _refuse(options, _ONLY_CUDA, "nothing here: it is for --op decode on CUDA")
+    rows = _overhead(options) if options.op == "overhead" else _cpu(options)
+    if options.plot:
+        report.plot(rows, options.plot)
+    _show(options, rows, rows)
+    return 0
+
+
+def _overhead(options: argparse.Namespace) -> list[report.Row]:
+    from mla_kernels.bench import overhead
+
+    return overhead.measure(options.noop, progress=report.progress(options.json))
+
+
+def _cpu(options: argparse.Namespace) -> list[report.Row]:
+    from mla_kernels.bench import decode_cpu
+
+    settings = decode_cpu.Settings(options.threads, options.repeats or _ON_CPU["repeats"])
+    cells = _cells(options, options.dtypes or _ON_CPU["dtypes"])
+    return decode_cpu.measure(cells, settings, progress=report.progress(options.json))
+
+
+def _cuda(options: argparse.Namespace) -> int:
+    _refuse(options, ("threads", "noop"), "nothing here: it is not for --op decode on CUDA")
+    figures = peer_figures.load(options.peers) if options.peers else None
+    document = _read(options.measured) if options.measured else _measure(options)
+    if figures:
+        document = peer_figures.joined(document, figures)
+    if options.plot:
+        roofline.draw(document, options.plot)
+    if options.markdown:
+        _write(document, Path(options.markdown), options.plot)
+    _show(options, document, page.summary(document))
+    return int(any("note" in row for row in document["rows"]))
+
+
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    from mla_kernels.bench import decode_cuda
+
+    cells = _cells(options, options.dtypes or _ON_CUDA["dtypes"])
+    repeats = options.repeats or _ON_CUDA["repeats"]
+    arch = options.arch or current_arch()
+    return {"command": _command(options), **decode_cuda.measure(cells, arch, repeats, report.progress(options.json))}
+
+
+def _cells(options: argparse.Namespace, dtypes: Sequence[str]) -> tuple[Problem, ...]:
+    given = {name: getattr(options, name) for name in _SHAPE}
+    if options.suite:
+        for name in _SHAPE:
+            _refuse(options, (name,), "nothing beside --suite, which has shapes of its own")
+        shaped = SUITES[options.suite]
+    else:
+        shaped = shapes(*(given[name] or default for name, default in _SHAPE.items()))
+    return problems(dtypes, shaped, options.page_size or (64,), options.lengths or "equal")
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        page.page(document, data=path, picture=None)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ValueRangeError("measured", f"{path} ({error!r})", "what --json printed on CUDA") from error
+    return document
+
+
+def _write(document: Mapping[str, Any], path: Path, picture: str | None) -> None:
+    """Write a page, and its figures under the same name."""
+    data = path.with_suffix(".json")
+    data.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
+    beside = os.path.relpath(picture, path.parent) if picture else None
+    path.write_text(page.page(document, data=data.name, picture=beside), encoding="utf-8")
+
+
+def _show(options: argparse.Namespace, document: object, rows: Sequence[report.Row]) -> None:
+    if options.json:
+        print(json.dumps(document, indent=2))
+    else:
+        report.table(f"bench --op {options.op}", rows)
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], accepts: str) -> None:
+    for name in names:
+        if (value := getattr(options, name)) is not None:
+            raise ValueRangeError(name.replace("_", "-"), str(value), accepts)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command that measures the same again."""
+    words = ["python", "-m", "mla_kernels", "bench", "--op", options.op]
+    for name in _MEASURES:
+        if (value := getattr(options, name)) is not None:
+            words += [_option(name), value if isinstance(value, str) else _joined(value)]
+    return shlex.join(words)
+
+
+def _joined(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))

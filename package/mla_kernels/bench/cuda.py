@@ -1,0 +1,115 @@
+"""How CUDA is timed here, what the device can do at most, and what it is."""
+
+from __future__ import annotations
+
+import gc
+import re
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mla_kernels.bench.timing import Call
+from mla_kernels.driver import driver
+
+_READ_BYTES = 4 << 30
+_GEMM_SIZE = 8192
+_CALLS = 100
+"""Calls in a row without synchronising: two kernels each stay below the thousand launches that a stream queues."""
+_DRIVER = Path("/proc/driver/nvidia/version")
+_EVENT: Any = torch.cuda.Event  # torch does not say of which types
+
+
+def replayed(calls: Sequence[Call], repeats: int) -> float:
+    """Median seconds of one call: a graph of all of them, captured once, is replayed."""
+    for call in calls[:2]:  # what a first call prepares cannot be captured
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in calls:
+            call()
+    graph.replay()
+    start, end = (_EVENT(enable_timing=True) for _ in range(2))
+    taken: list[float] = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        taken.append(start.elapsed_time(end) / 1e3)
+    return statistics.median(taken) / len(calls)
+
+
+def on_host(call: Call, repeats: int) -> float:
+    """Median seconds that the host spends in one call, whose work the device does meanwhile."""
+    call()  # what a first call finds is kept
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return statistics.median(_batch(call) for _ in range(repeats)) / _CALLS
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _batch(call: Call) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(_CALLS):
+        call()
+    return time.perf_counter() - start
+
+
+def read_rate(repeats: int) -> float:
+    """Bytes a second of torch's fastest reduction over memory beyond every cache."""
+    floats = torch.randn(_READ_BYTES // 4, device="cuda")
+    rows, halves, integers = floats.view(-1, 1 << 14), floats.view(torch.bfloat16), floats.view(torch.int32)
+    reductions: Iterable[Call] = (
+        floats.sum,
+        floats.amax,
+        halves.amax,
+        integers.amax,
+        lambda: rows.sum(1),
+        lambda: rows.amax(1),
+    )
+    return _READ_BYTES / min(replayed([reduction], repeats) for reduction in reductions)
+
+
+def gemm_rate(repeats: int) -> float:
+    """FLOP a second of a square matrix product in bf16."""
+    a, b = (torch.randn(_GEMM_SIZE, _GEMM_SIZE, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    return 2 * _GEMM_SIZE**3 / replayed([lambda: torch.mm(a, b)] * 4, repeats)
+
+
+def machine() -> dict[str, object]:
+    """The current device, its driver and torch; the clock only where torch can ask for it."""
+    properties = torch.cuda.get_device_properties()
+    facts: dict[str, object] = {
+        "gpu": properties.name,
+        "memory_gib": round(properties.total_memory / 2**30, 1),
+        "sms": properties.multi_processor_count,
+        "driver": _driver_version(),
+        "cuda": driver().version,
+        "torch": torch.__version__,
+        "torch_cuda": torch.version.cuda,
+        "date": date.today().isoformat(),
+    }
+    with suppress(Exception):  # torch asks through pynvml, which fails in as many ways as there are machines
+        facts["sm_clock_mhz"] = torch.cuda.clock_rate()
+    return facts
+
+
+def _driver_version() -> str | None:
+    """The version of the kernel module, such as ``580.65.06``."""
+    try:
+        found = re.search(r"\d{3}\.\d+(?:\.\d+)?", _DRIVER.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return found[0] if found else None
