@@ -169,7 +169,8 @@ def test_a_cell_that_fails_is_a_note(run, monkeypatch):
     monkeypatch.setattr(decode_cuda, "_times", fails)
     rows = run(Problem("bf16", "bf16", 4, 2, 100), Problem("bf16", "fp32", 4, 2, 100))["rows"]
     assert [row.get("note") for row in rows] == ["RuntimeError: CUDA error: out of luck", None]
-    assert page.summary({"rows": rows})[0]["variant"] == "RuntimeError: CUDA error: out of luck"
+    told = [row["variant"] for row in page.summary({"rows": rows})]
+    assert told == ["RuntimeError: CUDA error: out of luck", "no variant"]
 
 
 def test_compute_bound_and_memory_bound():
@@ -331,7 +332,7 @@ def test_figures_of_a_file_join_their_cells():
     assert {peer["source"] for peer in served["peers"]} == {"table figure"}
     fastest = peer_figures.best(served)
     assert (fastest["name"], fastest["us"], fastest["version"]) == ("FlashMLA", 457.02, "9241ae3")
-    assert peer_figures.label(fastest) == "FlashMLA (table figure)"
+    assert peer_figures.label(fastest) == "FlashMLA, table figure"
     assert peer_figures.ratio(served) == pytest.approx(457.02 / 500)
 
 
@@ -373,10 +374,11 @@ def test_page():
     assert "FlashMLA 7.8" in text
     assert "FA3: ImportError: no" in text
     assert "Peers not installed: FA3." in text
-    assert "Fixed here: q bf16, kv bf16, lengths equal." in text
+    assert "In all cells: q `bf16`, kv `bf16`, lengths `equal`." in text
+    assert "The columns, of 7 replays:" in text
     header, _, first, second, third = (line for line in lines if line.startswith("| "))
-    assert header.startswith("| page_size | heads | q_len | batch | seq | us |")
-    assert "| 64 | 128 | 1 | 128 | 8,192 | 500.0 | 505.0 | 4.0 |" in first
+    assert header.startswith("| heads | q_len | batch | seq | page_size | us |")
+    assert "| 128 | 1 | 128 | 8,192 | 64 | 500.0 | 505.0 | 4.0 |" in first
     assert first.endswith("| 460.0 | FlashMLA | 0.92 | `sm90a_decode` |")
     assert second.endswith("| no variant |")
     assert third.endswith("| RuntimeError: a/b |")
@@ -385,10 +387,12 @@ def test_page():
 def test_page_labels_table_figures():
     joined = peer_figures.joined(document(cell_row()), peer_figures.load(str(FIGURES)))
     text = page.page(joined, data="x.json", picture=None)
-    assert "FlashMLA (table figure)" in text
+    assert "| FlashMLA, table figure |" in text
     assert "**not of this run**: one NVIDIA H200, driver 580" in text
     assert "FlashInfer (FA3) 0.7.2.post1" in text
     assert "roofline" not in text
+    assert "variant `sm90a_decode`" in text
+    assert "| variant |" not in text
 
 
 def test_roofline(tmp_path):
@@ -405,7 +409,7 @@ def test_roofline(tmp_path):
 
 
 def test_labels_keep_their_distance():
-    assert roofline.spread([0.1, 0.11, 0.5], 0.05) == pytest.approx([0.1, 0.15, 0.5])
+    assert roofline.spread([0.5, 0.11, 0.1, 0.09], 0.05) == pytest.approx([0.5, 0.11, 0.06, 0.01])
 
 
 # The command
@@ -464,7 +468,7 @@ def test_the_command_is_on_the_page(run, bench, monkeypatch, tmp_path):
         (("--arch=cpu", "--page-size=16"), "page-size: got 16; accepts 64"),
         (("--arch=cpu", "--lengths=long"), "lengths: got long; accepts equal"),
         (("--arch=cpu", "--markdown=x.md"), "markdown: got x.md; accepts nothing here"),
-        (("--arch=cpu", "--suite=h200", "--batch=3"), "batch: got (3,); accepts nothing beside --suite"),
+        (("--arch=cpu", "--suite=h200", "--batch=3"), "batch: got 3; accepts nothing beside --suite"),
         (("--arch=sm11",), "arch: got 'sm11'; accepts"),
         (("--arch=sm90a", "--threads=1"), "threads: got 1; accepts nothing here"),
         (("--arch=sm90a", "--peers=nowhere.json"), "peers: got nowhere.json (FileNotFoundError"),

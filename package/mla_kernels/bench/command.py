@@ -140,7 +140,7 @@ def _show(options: argparse.Namespace, document: object, rows: Sequence[report.R
 def _refuse(options: argparse.Namespace, names: Sequence[str], accepts: str) -> None:
     for name in names:
         if (value := getattr(options, name)) is not None:
-            raise ValueRangeError(name.replace("_", "-"), str(value), accepts)
+            raise ValueRangeError(name.replace("_", "-"), _joined(value), accepts)
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -148,7 +148,7 @@ def _command(options: argparse.Namespace) -> str:
     words = ["python", "-m", "mla_kernels", "bench", "--op", options.op]
     for name in _MEASURES:
         if (value := getattr(options, name)) is not None:
-            words += [_option(name), value if isinstance(value, str) else _joined(value)]
+            words += [_option(name), _joined(value)]
     return shlex.join(words)
 
 

@@ -22,6 +22,8 @@ _GEMM_SIZE = 8192
 _CALLS = 100
 """Calls in a row without synchronising: two kernels each stay below the thousand launches that a stream queues."""
 _DRIVER = Path("/proc/driver/nvidia/version")
+_failed: list[torch.cuda.CUDAGraph] = []
+"""Graphs whose capture failed: torch's allocator goes on to read them."""
 _EVENT: Any = torch.cuda.Event  # torch does not say of which types
 
 
@@ -30,10 +32,7 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
     for call in calls[:2]:  # what a first call prepares cannot be captured
         call()
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
+    graph = _captured(calls)
     graph.replay()
     start, end = (_EVENT(enable_timing=True) for _ in range(2))
     taken: list[float] = []
@@ -45,6 +44,18 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
         torch.cuda.synchronize()
         taken.append(start.elapsed_time(end) / 1e3)
     return statistics.median(taken) / len(calls)
+
+
+def _captured(calls: Sequence[Call]) -> torch.cuda.CUDAGraph:
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    try:
+        with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):
+            for call in calls:
+                call()
+    except BaseException:
+        _failed.append(graph)
+        raise
+    return graph
 
 
 def on_host(call: Call, repeats: int) -> float:

@@ -23,13 +23,17 @@ from mla_kernels.manifest import library_name, sha256
 from mla_kernels.resolve import find
 
 NO_VARIANT = "no variant"
-METHOD = (
-    "us: a CUDA graph of one launch, merge included, for each of several problems with fresh random data and disjoint "
-    "random pages of one cache that exceeds the L2, by the number of problems; the median of its replays. The plan is "
-    "made before. with plan us: the same with the plan remade before each launch. call us: what one mla.decode call "
-    "takes of the host, with outputs, plan and workspace given. FLOP: every new token with every key; bytes: KV once, "
-    "Q and the output. of ceiling: the larger of bytes over the read rate and FLOP over the GEMM rate, over us."
-)
+METHOD = {
+    "us": "A CUDA graph of one launch, merge included, for each of several problems, over the number of problems; the "
+    "median of its replays. The problems have fresh random data and disjoint random pages of one cache that exceeds "
+    "the L2. The plan is made before.",
+    "with plan us": "The same with the plan made again before each launch.",
+    "call us": "What one `mla.decode` takes of the host, with outputs, plan and workspace given.",
+    "TFLOP/s": "Two for each multiplication, every new token with every key.",
+    "TB/s": "KV once, Q and the output.",
+    "of ceiling": "The larger of bytes over the read rate and FLOP over the matrix product's rate, over `us`.",
+    "x peer": "The time of the fastest peer over ours.",
+}
 _LEAST_KV = 1 << 30
 _FEWEST, _MOST = 2, 24
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from mla_kernels.bench.peer_figures import SAME_RUN, best, label, ratio
 from mla_kernels.bench.report import Row
 
-_ALWAYS = ("heads", "q_len", "batch", "seq")
-_ONLY_DIFFERING = ("q", "kv", "page_size", "lengths")
+_SAME = ("q", "kv", "page_size", "lengths")
+"""Columns that are left out where all cells have the same value."""
 _FORMATS = {
     "us": ",.1f", "with plan us": ",.1f", "call us": ".1f", "TFLOP/s": ".0f", "TB/s": ".2f", "of ceiling": ".2f",
     "best peer us": ",.1f", "x peer": ".2f", "seq": ",",
@@ -18,9 +18,8 @@ _FORMATS = {
 
 def summary(document: Mapping[str, Any]) -> list[Row]:
     """The rows of the table: what tells cells apart, the times, the best peer, and the variant or why there is none."""
-    rows = document["rows"]
-    differing = [name for name in _ONLY_DIFFERING if len({row[name] for row in rows}) > 1]
-    return [_summary(row, (*differing, *_ALWAYS)) for row in rows]
+    rows = [_summary(row) for row in document["rows"]]
+    return _without(rows, _same(rows, _SAME))
 
 
 def page(document: Mapping[str, Any], *, data: str, picture: str | None) -> str:
@@ -34,6 +33,8 @@ def page(document: Mapping[str, Any], *, data: str, picture: str | None) -> str:
         Where the page finds the measurement as JSON, and its roofline.
     """
     machine, ceilings = document["machine"], document["ceilings"]
+    rows = [_summary(row) for row in document["rows"]]
+    same = _same(rows, (*_SAME, "variant"))
     lines = [
         f"# Dense decode: {machine['gpu']}",
         "",
@@ -41,28 +42,41 @@ def page(document: Mapping[str, Any], *, data: str, picture: str | None) -> str:
         "",
         f"- Machine: {_machine(machine)}.",
         f"- {_payload(document)}",
-        *(f"- Fixed here: {fixed}." for fixed in [_fixed(document["rows"])] if fixed),
-        f"- Method, with {document['repeats']} replays: {document['method']}",
+        f"- In all cells: {', '.join(f'{name} `{value}`' for name, value in same.items())}.",
         f"- Ceilings of the same run: {ceilings['read TB/s']:.2f} TB/s read, the fastest of torch's reductions, and "
         f"{ceilings['GEMM TFLOP/s']:.1f} TFLOP/s, torch's bf16 matrix product.",
         *(f"- {line}" for line in _peers(document)),
         "",
         *([f"![roofline]({picture})", ""] if picture else []),
-        *_table(summary(document)),
+        *_table(_without(rows, same)),
+        "",
+        f"The columns, of {document['repeats']} replays:",
+        "",
+        *(f"- `{column}`: {meaning}" for column, meaning in document["method"].items()),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _summary(row: Row, fields: Sequence[str]) -> Row:
+def _summary(row: Row) -> Row:
     peer = best(row)
+    cell = ("q", "kv", "heads", "q_len", "batch", "seq", "page_size", "lengths")
     times = ("us", "with plan us", "call us", "TFLOP/s", "TB/s", "of ceiling")
     return {
-        **{name: row[name] for name in (*fields, *times)},
+        **{name: row[name] for name in (*cell, *times)},
         "best peer us": peer and peer["us"],
         "best peer": peer and label(peer),
         "x peer": ratio(row),
         "variant": row.get("note") or row["variant"],
     }
+
+
+def _same(rows: Sequence[Row], names: Iterable[str]) -> dict[str, Any]:
+    """Columns with one value in all rows, and the value."""
+    return {name: rows[0][name] for name in names if all(row[name] == rows[0][name] for row in rows)}
+
+
+def _without(rows: Sequence[Row], names: Container[str]) -> list[Row]:
+    return [{name: value for name, value in row.items() if name not in names} for row in rows]
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
@@ -78,12 +92,6 @@ def _payload(document: Mapping[str, Any]) -> str:
     commit = f"commit `{payload['commit']}`" if payload["commit"] else "no commit"
     library = f"library sha256 `{payload['library_sha256'][:16]}`"
     return f"Payload `{payload['name']}` {payload['version']}, {commit}, {library}."
-
-
-def _fixed(rows: Iterable[Row]) -> str:
-    """What the table leaves out, because it is the same in all cells."""
-    found = {name: {row[name] for row in rows} for name in _ONLY_DIFFERING}
-    return ", ".join(f"{name} {value}" for name, (value, *rest) in found.items() if not rest)
 
 
 def _peers(document: Mapping[str, Any]) -> list[str]:

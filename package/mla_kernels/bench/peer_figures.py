@@ -59,7 +59,7 @@ def ratio(row: Mapping[str, Any]) -> float | None:
 
 def label(peer: Mapping[str, Any]) -> str:
     """A peer's name, and where its figure is from unless it is of the same run."""
-    return str(peer["name"]) if peer["source"] == SAME_RUN else f"{peer['name']} ({peer['source']})"
+    return str(peer["name"]) if peer["source"] == SAME_RUN else f"{peer['name']}, {peer['source']}"
 
 
 def _own(row: Mapping[str, Any]) -> list[Row]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mla_kernels.bench.peer_figures import best
+from mla_kernels.bench.peer_figures import SAME_RUN, TABLE, best
 from mla_kernels.bench.report import require
 
-_GAP = 0.035
+_GAP = 0.025
 """Between labels, as a part of the plot's height."""
 
 
@@ -22,6 +22,7 @@ def draw(document: Mapping[str, Any], path: str) -> None:
     """
     require("matplotlib", "bench")
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 
     read, gemm = document["ceilings"]["read TB/s"], document["ceilings"]["GEMM TFLOP/s"]
     rows = [row for row in document["rows"] if row["us"] is not None]
@@ -37,12 +38,22 @@ def draw(document: Mapping[str, Any], path: str) -> None:
         title=f"decode on {document['machine']['gpu']}",
     )
     axes.plot([left, ridge, right], [left * read, gemm, gemm], color="black", lw=1)
-    axes.annotate(f"read {read:.2f} TB/s", (left, left * read), xytext=(4, 12), textcoords="offset points")
-    axes.annotate(f"bf16 GEMM {gemm:.0f} TFLOP/s", (right, gemm), xytext=(0, 4), textcoords="offset points", ha="right")
-    _points(axes, [(row["FLOP/byte"], row["TFLOP/s"]) for row in rows], "mla-kernels", marker="o")
-    peers = [(row["FLOP/byte"], row["FLOP"] / peer["us"] / 1e6) for row in rows if (peer := best(row))]
-    _points(axes, peers, "the best peer", marker="x")
+    axes.annotate(f"read {read:.2f} TB/s", (left, left * read), xytext=(16, -2), textcoords="offset points")
+    axes.annotate(
+        f"bf16 GEMM {gemm:.0f} TFLOP/s", (right, gemm), xytext=(-4, 4), textcoords="offset points", ha="right"
+    )
+    _points(axes, [(row["FLOP/byte"], row["TFLOP/s"]) for row in rows], "mla-kernels", "o")
+    fastest = [(row, peer) for row in rows if (peer := best(row))]
+    for source, marker in ((SAME_RUN, "x"), (TABLE, "+")):
+        points = [
+            (row["FLOP/byte"], row["FLOP"] / peer["us"] / 1e6) for row, peer in fastest if peer["source"] == source
+        ]
+        _points(axes, points, f"the best peer, {source}", marker)
     axes.set_xlim(left, right)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     _label(axes, rows)
     axes.grid(which="both", alpha=0.2)
     if rows:
@@ -51,10 +62,10 @@ def draw(document: Mapping[str, Any], path: str) -> None:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Places in rising order, moved up until each is ``gap`` above the one before it."""
+    """Places in falling order, moved down until each is ``gap`` below the one before it."""
     moved: list[float] = []
     for place in places:
-        moved.append(max(place, moved[-1] + gap) if moved else place)
+        moved.append(min(place, moved[-1] - gap) if moved else place)
     return moved
 
 
@@ -71,7 +82,7 @@ def _label(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         _, place = height.transform(axes.transData.transform((row["FLOP/byte"], row["TFLOP/s"])))
         columns.setdefault((row["heads"] * row["q_len"], row["q"], row["kv"]), []).append((place, row))
     for column in columns.values():
-        column.sort(key=lambda pair: pair[0])
+        column.sort(key=lambda pair: pair[0], reverse=True)
         widest = max(row["FLOP/byte"] for _, row in column)
         for place, (_, row) in zip(spread([place for place, _ in column], _GAP), column, strict=True):
             axes.annotate(

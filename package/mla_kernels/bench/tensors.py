@@ -33,30 +33,29 @@ class Tensors:
         dtype = DTYPES[cell.q_dtype]
         shape = (count, cell.batch, cell.q_len, cell.num_heads)
         self.cell = cell
-        self.q = _random((*shape, ROW), dtype, device)
+        # Torch's own generator refuses to go on after another's launches could not be captured.
+        generator = torch.Generator(device)
+        generator.seed()
+        self.q = torch.randn(*shape, ROW, dtype=dtype, device=device, generator=generator)
         self.out = torch.empty(*shape, LATENT, dtype=dtype, device=device)
         self.lse = torch.empty(count, cell.batch, cell.num_heads, cell.q_len, device=device)
         self.seq_lens = torch.tensor(cell.seq_lens, dtype=torch.int32, device=device)
-        self.block_table = _tables(self.seq_lens, cell.page_size, count)
+        self.block_table = _tables(self.seq_lens, cell.page_size, count, generator)
         num_pages = count * int(_pages(self.seq_lens, cell.page_size).sum())
-        rows = _random((num_pages * cell.page_size, ROW), dtype, device)
+        rows = torch.randn(num_pages * cell.page_size, ROW, dtype=dtype, device=device, generator=generator)
         self.kv_cache = _stored(rows, cell.kv_dtype, cell.page_size)
-
-
-def _random(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    return torch.randn(shape, dtype=dtype, device=device)
 
 
 def _pages(seq_lens: torch.Tensor, page_size: int) -> torch.Tensor:
     return (seq_lens + page_size - 1) // page_size
 
 
-def _tables(seq_lens: torch.Tensor, page_size: int, count: int) -> torch.Tensor:
+def _tables(seq_lens: torch.Tensor, page_size: int, count: int, generator: torch.Generator) -> torch.Tensor:
     pages = _pages(seq_lens, page_size)
     step = max(1, _WHOLE // page_size)
     width = -(-int(pages.max()) // step) * step
     used = torch.arange(width, device=seq_lens.device) < pages[:, None]
-    order = torch.randperm(count * int(pages.sum()), dtype=torch.int32, device=seq_lens.device)
+    order = torch.randperm(count * int(pages.sum()), dtype=torch.int32, device=seq_lens.device, generator=generator)
     tables = torch.zeros(count, len(seq_lens), width, dtype=torch.int32, device=seq_lens.device)
     tables[:, used] = order.view(count, -1)
     return tables
