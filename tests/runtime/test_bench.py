@@ -14,6 +14,7 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
+from mla_kernels.attention_kernels import DecodeKernel
 from mla_kernels.bench import cuda, decode_cuda, page, peer_figures, peers, roofline
 from mla_kernels.bench.problems import SUITES, Problem, problems, shapes
 from mla_kernels.bench.tensors import Tensors
@@ -160,6 +161,15 @@ def test_measure(run):
     assert document["not installed"] == ["FlashMLA", "FlashInfer", "FA3"]
     assert document["payload"]["name"] == "cpu"
     assert len(document["payload"]["library_sha256"]) == 64
+
+
+def test_only_the_time_with_plan_has_plans(run, monkeypatch):
+    timed = []
+    plan, replayed = DecodeKernel.plan, cuda.replayed
+    monkeypatch.setattr(DecodeKernel, "plan", lambda *args, **named: timed.append("plan") or plan(*args, **named))
+    monkeypatch.setattr(cuda, "replayed", lambda calls, repeats: timed.append("time") or replayed(calls, repeats))
+    run(Problem("bf16", "bf16", 4, 2, 100))
+    assert timed == ["plan", "time", "time", "plan", "plan"]
 
 
 def test_a_cell_that_fails_is_a_note(run, monkeypatch):
@@ -469,6 +479,7 @@ def test_the_command_is_on_the_page(run, bench, monkeypatch, tmp_path):
         (("--arch=cpu", "--lengths=long"), "lengths: got long; accepts equal"),
         (("--arch=cpu", "--markdown=x.md"), "markdown: got x.md; accepts nothing here"),
         (("--arch=cpu", "--suite=h200", "--batch=3"), "batch: got 3; accepts nothing beside --suite"),
+        (("--arch=cpu", "--plot=nowhere/x.png"), "plot: got nowhere/x.png; accepts a file in a folder that exists"),
         (("--arch=sm11",), "arch: got 'sm11'; accepts"),
         (("--arch=sm90a", "--threads=1"), "threads: got 1; accepts nothing here"),
         (("--arch=sm90a", "--peers=nowhere.json"), "peers: got nowhere.json (FileNotFoundError"),
@@ -480,6 +491,15 @@ def test_refusals(bench, arguments, part):
     assert (done.status, done.out) == (1, "")
     assert part in done.err
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("missing", "option"), [("matplotlib", "--plot=x.png"), ("rich", "--batch=1")])
+def test_what_is_missing_is_said_before_measuring(bench, monkeypatch, missing, option):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr("mla_kernels.bench.command._cpu", lambda options: pytest.fail("measured"))
+    done = bench("--arch=cpu", option)
+    assert done.status == 1
+    assert f"this needs {missing}: pip install 'mla-kernels[" in done.err
 
 
 def test_an_arch_that_nothing_here_runs(bench, play, rediscover, monkeypatch):

@@ -16,8 +16,8 @@ from mla_kernels.devices import HOST, current_arch
 from mla_kernels.errors import ValueRangeError
 
 _SHAPE = {"heads": (16, 128), "q_len": (1,), "batch": (8,), "seq": (4096,)}
-_ON_CPU: dict[str, Any] = {"dtypes": ("bf16", "fp32"), "repeats": 15}
-_ON_CUDA: dict[str, Any] = {"dtypes": ("bf16",), "repeats": 7}
+_CPU_DTYPES, _CPU_REPEATS = ("bf16", "fp32"), 15
+_CUDA_DTYPES, _CUDA_REPEATS = ("bf16",), 7
 _ONLY_CUDA = ("peers", "measured", "markdown")
 _MEASURES = ("arch", "suite", *_SHAPE, "page_size", "dtypes", "lengths", "repeats", "peers")
 """The options that say what is measured, as the page repeats them."""
@@ -51,10 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure and show; 1 where a cell could not be measured."""
-    if options.plot:
-        report.require("matplotlib", "bench")  # before minutes of measuring
-    if not options.measured:
-        report.require("torch", "torch")
+    _prepare(options)
     if options.op == "decode" and (options.measured or (options.arch or current_arch()) != HOST):
         return _cuda(options)
     _refuse(options, _ONLY_CUDA, "nothing here: it is for --op decode on CUDA")
@@ -63,6 +60,20 @@ def run(options: argparse.Namespace) -> int:
         report.plot(rows, options.plot)
     _show(options, rows, rows)
     return 0
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    """Refuse before minutes of measuring what would fail after them."""
+    if options.plot:
+        report.require("matplotlib", "bench")
+    if not options.json:
+        report.require("rich", "cli")
+    if not options.measured:
+        report.require("torch", "torch")
+    for name in ("plot", "markdown"):
+        path = getattr(options, name)
+        if path and not Path(path).parent.is_dir():
+            raise ValueRangeError(name, path, "a file in a folder that exists")
 
 
 def _overhead(options: argparse.Namespace) -> list[report.Row]:
@@ -74,8 +85,8 @@ def _overhead(options: argparse.Namespace) -> list[report.Row]:
 def _cpu(options: argparse.Namespace) -> list[report.Row]:
     from mla_kernels.bench import decode_cpu
 
-    settings = decode_cpu.Settings(options.threads, options.repeats or _ON_CPU["repeats"])
-    cells = _cells(options, options.dtypes or _ON_CPU["dtypes"])
+    settings = decode_cpu.Settings(options.threads, options.repeats or _CPU_REPEATS)
+    cells = _cells(options, options.dtypes or _CPU_DTYPES)
     return decode_cpu.measure(cells, settings, progress=report.progress(options.json))
 
 
@@ -85,10 +96,10 @@ def _cuda(options: argparse.Namespace) -> int:
     document = _read(options.measured) if options.measured else _measure(options)
     if figures:
         document = peer_figures.joined(document, figures)
-    if options.plot:
-        roofline.draw(document, options.plot)
     if options.markdown:
         _write(document, Path(options.markdown), options.plot)
+    if options.plot:
+        roofline.draw(document, options.plot)
     _show(options, document, page.summary(document))
     return int(any("note" in row for row in document["rows"]))
 
@@ -96,20 +107,18 @@ def _cuda(options: argparse.Namespace) -> int:
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
     from mla_kernels.bench import decode_cuda
 
-    cells = _cells(options, options.dtypes or _ON_CUDA["dtypes"])
-    repeats = options.repeats or _ON_CUDA["repeats"]
+    cells = _cells(options, options.dtypes or _CUDA_DTYPES)
+    repeats = options.repeats or _CUDA_REPEATS
     arch = options.arch or current_arch()
     return {"command": _command(options), **decode_cuda.measure(cells, arch, repeats, report.progress(options.json))}
 
 
 def _cells(options: argparse.Namespace, dtypes: Sequence[str]) -> tuple[Problem, ...]:
-    given = {name: getattr(options, name) for name in _SHAPE}
     if options.suite:
-        for name in _SHAPE:
-            _refuse(options, (name,), "nothing beside --suite, which has shapes of its own")
+        _refuse(options, tuple(_SHAPE), "nothing beside --suite, which has shapes of its own")
         shaped = SUITES[options.suite]
     else:
-        shaped = shapes(*(given[name] or default for name, default in _SHAPE.items()))
+        shaped = shapes(*(getattr(options, name) or default for name, default in _SHAPE.items()))
     return problems(dtypes, shaped, options.page_size or (64,), options.lengths or "equal")
 
 

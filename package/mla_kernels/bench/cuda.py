@@ -24,7 +24,7 @@ _CALLS = 100
 _DRIVER = Path("/proc/driver/nvidia/version")
 _failed: list[torch.cuda.CUDAGraph] = []
 """Graphs whose capture failed: torch's allocator goes on to read them."""
-_EVENT: Any = torch.cuda.Event  # torch does not say of which types
+_UNTYPED: Any = torch.cuda  # torch does not say what its events and streams take
 
 
 def replayed(calls: Sequence[Call], repeats: int) -> float:
@@ -34,7 +34,7 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
     torch.cuda.synchronize()
     graph = _captured(calls)
     graph.replay()
-    start, end = (_EVENT(enable_timing=True) for _ in range(2))
+    start, end = (_UNTYPED.Event(enable_timing=True) for _ in range(2))
     taken: list[float] = []
     for _ in range(repeats):
         torch.cuda.synchronize()
@@ -47,7 +47,7 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
 
 
 def _captured(calls: Sequence[Call]) -> torch.cuda.CUDAGraph:
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    graph, stream = torch.cuda.CUDAGraph(), _UNTYPED.Stream()
     try:
         with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):
             for call in calls:
