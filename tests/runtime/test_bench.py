@@ -480,6 +480,7 @@ def test_the_command_is_on_the_page(run, bench, monkeypatch, tmp_path):
         (("--arch=cpu", "--markdown=x.md"), "markdown: got x.md; accepts nothing here"),
         (("--arch=cpu", "--suite=h200", "--batch=3"), "batch: got 3; accepts nothing beside --suite"),
         (("--arch=cpu", "--plot=nowhere/x.png"), "plot: got nowhere/x.png; accepts a file in a folder that exists"),
+        (("--repeats=0",), "repeats: got 0; accepts integers from 1"),
         (("--arch=sm11",), "arch: got 'sm11'; accepts"),
         (("--arch=sm90a", "--threads=1"), "threads: got 1; accepts nothing here"),
         (("--arch=sm90a", "--peers=nowhere.json"), "peers: got nowhere.json (FileNotFoundError"),

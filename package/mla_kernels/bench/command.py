@@ -70,6 +70,8 @@ def _prepare(options: argparse.Namespace) -> None:
         report.require("rich", "cli")
     if not options.measured:
         report.require("torch", "torch")
+    if options.repeats is not None and options.repeats < 1:
+        raise ValueRangeError("repeats", str(options.repeats), "integers from 1")
     for name in ("plot", "markdown"):
         path = getattr(options, name)
         if path and not Path(path).parent.is_dir():

@@ -81,14 +81,16 @@ def _batch(call: Call) -> float:
 def read_rate(repeats: int) -> float:
     """Bytes a second of torch's fastest reduction over memory beyond every cache."""
     floats = torch.randn(_READ_BYTES // 4, device="cuda")
-    rows, halves, integers = floats.view(-1, 1 << 14), floats.view(torch.bfloat16), floats.view(torch.int32)
+    rows = floats.view(-1, 1 << 14)
     reductions: Iterable[Call] = (
         floats.sum,
         floats.amax,
-        halves.amax,
-        integers.amax,
+        floats.view(torch.bfloat16).amax,
+        floats.view(torch.int32).amax,
+        floats.view(torch.float64).sum,
         lambda: rows.sum(1),
         lambda: rows.amax(1),
+        lambda: torch.mv(rows, rows[0]),
     )
     return _READ_BYTES / min(replayed([reduction], repeats) for reduction in reductions)
 
