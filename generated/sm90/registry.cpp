@@ -26,7 +26,9 @@ extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::b
 extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::compute>;
+extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::compute>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::compute>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>;
 
 namespace mla {
 namespace {
@@ -74,14 +76,18 @@ const Operation kOperations[] = {
         "sm90a_to_global_indices", MLA_OP_TO_GLOBAL_INDICES),
     mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::compute>>(
         "sm90a_decode_qfp16_kvfp16_ofp16_tma_compute", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::compute>>(
+        "sm90a_decode_qfp16_kvfp16_ofp16_gather_compute", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::compute>>(
         "sm90a_decode_qbf16_kvbf16_obf16_tma_compute", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>>(
+        "sm90a_decode_qbf16_kvbf16_obf16_gather_compute", MLA_OP_DECODE),
 };
 
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 22;
+  *count = 24;
   return kOperations;
 }
 

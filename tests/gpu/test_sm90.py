@@ -23,7 +23,15 @@ ARCH = "sm90a"
 DENSE = [row for row in rows("decode") if row.arch == ARCH]
 MIXED = (4096, 2999, 1025, 64, 0, 1, 129)
 
+TMA = [row for row in DENSE if row.load == "tma"]
+PAGES = {"tma": (64, 128, 192, 576), "gather": (1, 2, 16, 48, 61, 64, 128, 576)}
+
 each = pytest.mark.parametrize("variant", DENSE, ids=[row.name for row in DENSE])
+each_layout = pytest.mark.parametrize(
+    ("variant", "paged"),
+    [(row, True) for row in DENSE] + [(row, False) for row in TMA],
+    ids=lambda value: value.name if isinstance(value, Row) else ("paged" if value else "contiguous"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +49,11 @@ def test_heads(variant: Row, num_heads: int) -> None:
     Decode(variant.name, num_heads=num_heads, seed=num_heads).check()
 
 
-@each
-@pytest.mark.parametrize("page_size", [64, 128, 192, 576])
+@pytest.mark.parametrize(
+    ("variant", "page_size"),
+    [(row, page_size) for row in DENSE for page_size in PAGES[row.load]],
+    ids=lambda value: value.name if isinstance(value, Row) else str(value),
+)
 def test_page_sizes(variant: Row, page_size: int) -> None:
     Decode(variant.name, lengths=(140, 0, 20, 1, page_size, 700), page_size=page_size, num_heads=9).check()
 
@@ -57,7 +68,7 @@ def test_query_tokens(variant: Row, q_len: int, num_heads: int, causal: bool) ->
     Decode(variant.name, lengths=lengths, q_len=q_len, num_heads=num_heads, causal=causal, seed=q_len).check()
 
 
-@each
+@pytest.mark.parametrize("variant", TMA, ids=[row.name for row in TMA])
 @pytest.mark.parametrize("q_len", [1, 3])
 @pytest.mark.parametrize("causal", [True, False])
 def test_contiguous(variant: Row, q_len: int, causal: bool) -> None:
@@ -95,6 +106,37 @@ def test_a_large_batch_padded_for_a_graph(variant: Row) -> None:
 
 
 @each
+def test_the_largest_batch_of_a_grid(variant: Row) -> None:
+    """Two requests, far apart among empty ones, give what they give alone."""
+    batch, places = 65535, (3, 65534)
+    alone = Decode(variant.name, lengths=(130, 70), num_heads=2)
+    inputs = alone.tensors()
+    large = {
+        "q": torch.zeros(batch, *inputs["q"].shape[1:], dtype=inputs["q"].dtype, device="cuda"),
+        "kv_cache": inputs["kv_cache"],
+        "block_table": torch.full((batch, inputs["block_table"].shape[1]), memory.UNUSED_PAGE, device="cuda").int(),
+        "seq_lens": torch.zeros(batch, dtype=torch.int32, device="cuda"),
+    }
+    for request, place in enumerate(places):
+        for name in ("q", "block_table", "seq_lens"):
+            large[name][place] = inputs[name][request]
+    kernel = alone.kernel()
+    out, lse = kernel(**large, **alone.scalars(), plan=kernel.plan(large["seq_lens"], num_heads=2, q_len=1))
+    alone.compare(out[list(places)], lse[list(places)], *alone.expected())
+    empty = torch.ones(batch, dtype=torch.bool)
+    empty[list(places)] = False
+    assert not out[empty.cuda()].any()
+    assert bool((lse[empty.cuda()] == -torch.inf).all())
+
+
+@each
+@pytest.mark.parametrize("num_heads", [9, 64, 126, 128])
+def test_many_requests_of_each_block(variant: Row, num_heads: int) -> None:
+    """Queries that pack into tiles and ones that do not take turns with KV in the same memory."""
+    Decode(variant.name, lengths=(700, 64, 1, 300, 129) * 60, num_heads=num_heads, q_len=2, seed=num_heads).check()
+
+
+@each
 @pytest.mark.parametrize("num_heads", [16, 128])
 def test_one_long_request_among_short_ones(variant: Row, num_heads: int) -> None:
     Decode(variant.name, lengths=(100,) * 20 + (20000,) + (300,) * 11, num_heads=num_heads).check()
@@ -121,8 +163,7 @@ def test_scales(variant: Row, softmax_scale: float, num_heads: int) -> None:
     Decode(variant.name, softmax_scale=softmax_scale, out_scale=0.7, num_heads=num_heads).check()
 
 
-@each
-@pytest.mark.parametrize("paged", [True, False])
+@each_layout
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("num_heads", [7, 16, 128])
 def test_strides(variant: Row, paged: bool, split: bool, num_heads: int) -> None:

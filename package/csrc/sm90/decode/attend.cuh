@@ -5,10 +5,12 @@
 #include <cutlass/arch/reg_reconfig.h>
 
 #include <cute/arch/cluster_sm90.hpp>
+#include <type_traits>
 
 #include "common/traits.h"
 #include "sm90/decode/accumulate.cuh"
 #include "sm90/decode/dependents.cuh"
+#include "sm90/decode/load_gather.cuh"
 #include "sm90/decode/load_query.cuh"
 #include "sm90/decode/load_tma.cuh"
 #include "sm90/decode/weigh.cuh"
@@ -22,22 +24,27 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   using Out = typename ElementOf<kOut>::Type;
   extern __shared__ char memory[];
   auto& shared = *reinterpret_cast<SharedMemory<Element>*>(memory);
-  const int rank = kCluster == 1 ? 0 : static_cast<int>(cute::block_rank_in_cluster());
-  const int cluster = blockIdx.x / kCluster;
+  // Blocks of a cluster share what they load, unless each gathers its own.
+  constexpr bool kGathers = kLoad == Load::gather;
+  static_assert(!kGathers || kCluster == 1);
+  using Loader = std::conditional_t<kGathers, GatherLoader<Element>, TmaLoader<Element, kCluster>>;
+  const int rank = blockIdx.x % params.shape.cluster;
+  const int cluster = blockIdx.x / params.shape.cluster;
   const int group = cluster % params.shape.groups;
-  const int first_row = (group * kCluster + rank) * kTileRows;
+  const int first_row = (group * params.shape.cluster + rank) * kTileRows;
 
   if (threadIdx.x == 0) {
-    for (auto& barrier : shared.latent_full) barrier.init(1);
-    for (auto& barrier : shared.rope_full) barrier.init(1);
+    shared.query_wanted.init(Loader::kWarps);
+    for (auto& barrier : shared.latent_full) barrier.init(Loader::kLatentArrivals);
+    for (auto& barrier : shared.rope_full) barrier.init(Loader::kRopeArrivals);
     for (auto& barrier : shared.logits_done) barrier.init(kWarps);
     for (auto& barrier : shared.weights_full) barrier.init(kWarpgroup / 4);
     for (auto& barrier : shared.latent_empty) barrier.init(2 * kCluster * kWarps);
     for (auto& barrier : shared.rope_empty) barrier.init(kCluster * kWarps);
     for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarps);
     for (auto& barrier : shared.item_full) barrier.init(1);
-    for (auto& barrier : shared.item_empty)
-      barrier.init(3 * kWarps + 1 + (params.query.by_tma ? 0 : kQueryWarps));
+    const int loaders = Loader::kWarps + (params.query.by_tma ? 0 : 1);
+    for (auto& barrier : shared.item_empty) barrier.init(3 * kWarps + loaders);
     cutlass::arch::fence_barrier_init();
   }
   if constexpr (kCluster == 1) {
@@ -54,17 +61,17 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     cutlass::arch::warpgroup_reg_alloc<160>();
     Accumulator<Element, Out, kCluster>(params, shared, warpgroup).run(first_row);
   } else if (warpgroup == 2) {
-    cutlass::arch::warpgroup_reg_alloc<160>();
-    Weigher<Element, kCluster>(params, shared, first_row).run();
+    cutlass::arch::warpgroup_reg_alloc<152>();
+    Weigher<Element, kCluster, kGathers>(params, shared, first_row).run();
   } else {
-    cutlass::arch::warpgroup_reg_dealloc<32>();
+    cutlass::arch::warpgroup_reg_dealloc<40>();
     const int warp = threadIdx.x / kWarp - 3 * kWarps;
     if (warp == 0) {
-      TmaLoader<Element, kCluster>{params, shared, rank, first_row}.run();
-    } else if (warp == 1) {
       if (cute::elect_one_sync()) write_items(shared, Walk(params, cluster / params.shape.groups));
-    } else if (!params.query.by_tma) {
-      QueryLoader<Element>{params, shared, first_row}.run(warp - 2);
+    } else if (warp == 1) {
+      if (!params.query.by_tma) QueryLoader<Element, Loader>{params, shared, first_row}.run();
+    } else if (warp - 2 < Loader::kWarps) {
+      Loader{params, shared, rank, first_row}.run(warp - 2);
     }
   }
   // The other block may still write into this one's shared memory.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+
 #include "common/checks.h"
 #include "cuda/launch.h"
 #include "sm90/decode/attend.cuh"
@@ -21,7 +24,7 @@ Status prepare_kernel(Kernel* kernel, size_t shared_bytes) {
 }
 
 template <class Kernel>
-Status launch_kernel(Kernel* kernel, size_t shared_bytes, const Params& params,
+Status launch_kernel(Kernel* kernel, int cluster, size_t shared_bytes, const Params& params,
                      cudaStream_t stream) {
   const Shape& shape = params.shape;
   cudaLaunchConfig_t config = {};
@@ -33,7 +36,7 @@ Status launch_kernel(Kernel* kernel, size_t shared_bytes, const Params& params,
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   config.attrs = attributes;
   config.numAttrs = 2;
   return cuda::check(cudaLaunchKernelEx(&config, kernel, params), "launch of decode");
@@ -97,14 +100,18 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
                          {"kv_cache", problem.kv_rope, slots},
                          {"seq_lens", problem.seq_lens, 1},
                          {"out", problem.out, 1}}));
-  if (params.capacity > 0) MLA_TRY(encode_maps(kQ, &params));
+  if (kLoad == Load::tma && params.capacity > 0) MLA_TRY(encode_maps(kQ, &params));
   const cuda::DeviceGuard guard(problem.device);
   MLA_TRY(guard.status());
   MLA_TRY(prepare(problem.device));
-  const auto attend = shape.cluster == 1 ? decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 1>
-                                         : decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 2>;
+  // Blocks that gather share nothing.
+  constexpr int kMostCluster = kLoad == Load::gather ? 1 : 2;
+  const int cluster = std::min(shape.cluster, kMostCluster);
+  const auto attend = cluster == 1 ? decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 1>
+                                   : decode::attend<kQ, kKv, kOut, kLoad, kSchedule, kMostCluster>;
   using Shared = SharedMemory<typename ElementOf<kQ>::Type>;
-  MLA_TRY(decode::launch_kernel(attend, sizeof(Shared), params, cuda::cuda_stream(stream)));
+  MLA_TRY(
+      decode::launch_kernel(attend, cluster, sizeof(Shared), params, cuda::cuda_stream(stream)));
   if (workspace_bytes(shape) == 0) return {};
   return merge_partials<kOut>(params, problem.device, cuda::cuda_stream(stream));
 }
@@ -120,8 +127,10 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
   using Shared = SharedMemory<typename ElementOf<kQ>::Type>;
   MLA_TRY(
       decode::prepare_kernel(decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 1>, sizeof(Shared)));
-  MLA_TRY(
-      decode::prepare_kernel(decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 2>, sizeof(Shared)));
+  if constexpr (kLoad == Load::tma) {
+    MLA_TRY(
+        decode::prepare_kernel(decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 2>, sizeof(Shared)));
+  }
   MLA_TRY(prepare_plan(device));
   MLA_TRY(prepare_merge<kOut>(device));
   if (known) prepared[device].store(true, std::memory_order_release);

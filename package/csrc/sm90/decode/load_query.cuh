@@ -1,4 +1,6 @@
-// Copies the query rows of a tile into the rings of KV tiles, as if they were an item's first tile.
+// Copies the query rows of a tile into the rings of KV tiles, as if they were an item's first tile,
+// when the loader of KV says that their place is empty: only who waits for every use of a place can
+// tell one from another.
 #pragma once
 
 #include <cute/arch/copy_sm80.hpp>
@@ -7,52 +9,59 @@
 
 namespace mla::sm90 {
 
-inline constexpr int kQueryWarps = 2;
-
-template <class Element>
+// `Loader` is what loads KV: barriers wait for as many arrivals as it makes.
+template <class Element, class Loader>
 struct QueryLoader {
   static constexpr int kPiece = sizeof(uint4) / sizeof(Element);
   static constexpr int kChunkPieces = kChunk / kPiece;
   static constexpr int kLatentPieces = kLatent / kPiece;
   static constexpr int kPieces = kHeadDim / kPiece;  // of a row
-  static constexpr int kThreads = kQueryWarps * kWarp;
 
   const Params& params;
   SharedMemory<Element>& shared;
   const int first_row;
 
-  // By `kQueryWarps` warps; `warp` is one of them.
-  __device__ void run(int warp) {
+  // By one warp.
+  __device__ void run() {
     uint32_t tile = 0;
+    uint32_t phase = 0;
     Item item;
     for (ItemReader items(shared); items.next(item);) {
-      const int blocks = item.end - item.first;
-      if (blocks <= 0) continue;
-      const Place<kHalfSlots> left = half_place(tile, 0);
-      const Place<kHalfSlots> right = half_place(tile, 1);
-      const Place<kRopeSlots> rope(tile);
-      shared.latent_empty[left.slot].wait(left.phase ^ 1);
-      shared.latent_empty[right.slot].wait(right.phase ^ 1);
-      shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
-      copy(item.request, tile, warp);
-      cutlass::arch::NamedBarrier::sync(kThreads, 1);
-      if (warp == 0 && cute::elect_one_sync()) {
-        shared.latent_full[left.slot].arrive();
-        shared.latent_full[right.slot].arrive();
-        shared.rope_full[rope.slot].arrive();
-      }
-      tile += 1 + blocks;
+      if (item.first >= item.end) continue;
+      shared.query_wanted.wait(phase);
+      phase ^= 1;
+      load(tile, item.request);
+      tile += 1 + item.end - item.first;
     }
   }
 
  private:
+  __device__ void load(uint32_t tile, int32_t request) {
+    const Place<kHalfSlots> left = half_place(tile, 0);
+    const Place<kHalfSlots> right = half_place(tile, 1);
+    const Place<kRopeSlots> rope(tile);
+    copy(tile, request);
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) {
+      arrive(shared.latent_full[left.slot], Loader::kLatentArrivals);
+      arrive(shared.latent_full[right.slot], Loader::kLatentArrivals);
+      arrive(shared.rope_full[rope.slot], Loader::kRopeArrivals);
+    }
+  }
+
+  static __device__ void arrive(FullBarrier& barrier, int count) {
+    const uint32_t address = cute::cast_smem_ptr_to_uint(&barrier);
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(count)
+                 : "memory");
+  }
+
   // Rows beyond the last are copies of it, and their results are not stored.
-  __device__ void copy(int32_t request, uint32_t tile, int warp) {
+  __device__ void copy(uint32_t tile, int32_t request) {
     const int heads = params.shape.num_heads;
-    int s = (first_row + warp) / heads;
-    int h = (first_row + warp) % heads;
+    int s = first_row / heads;
+    int h = first_row % heads;
 #pragma unroll 1
-    for (int row = warp; row < kTileRows; row += kQueryWarps) {
+    for (int row = 0; row < kTileRows; ++row) {
       if (first_row + row >= params.shape.rows) {
         s = params.shape.q_len - 1;
         h = heads - 1;
@@ -69,9 +78,8 @@ struct QueryLoader {
         copy_piece(rows.at<Element>(request, s, h) + piece % kLatentPieces * kPiece,
                    reinterpret_cast<uint4*>(to)[row * kChunkPieces + swizzled]);
       }
-      h += kQueryWarps;
-      while (h >= heads) {
-        h -= heads;
+      if (++h == heads) {
+        h = 0;
         ++s;
       }
     }

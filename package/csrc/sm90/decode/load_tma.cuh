@@ -12,6 +12,9 @@ namespace mla::sm90 {
 
 template <class Element, int kCluster>
 struct TmaLoader {
+  static constexpr int kWarps = 1;
+  static constexpr int kLatentArrivals = 1;
+  static constexpr int kRopeArrivals = 1;
   static constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
 
   const Params& params;
@@ -19,8 +22,7 @@ struct TmaLoader {
   const int rank;
   const int first_row;
 
-  // By one warp.
-  __device__ void run() {
+  __device__ void run(int) {
     const bool leads = cute::elect_one_sync();
     const int lane = threadIdx.x % kWarp;
     uint32_t tile = 0;
@@ -29,7 +31,12 @@ struct TmaLoader {
       if (item.first >= item.end) continue;
       // A lane has the place of every 32nd block; the next ones are on their way.
       Tile place = {page_of(item, item.first + lane), offset_of(item.first + lane)};
-      if (leads && params.query.by_tma) load_query(tile, item.request);
+      if (leads && params.query.by_tma) {
+        load_query(tile, item.request);
+      } else if (leads) {
+        wait_until_empty(shared, tile);
+        shared.query_wanted.arrive();
+      }
       ++tile;
       int32_t next_page = page_of(item, item.first + kWarp + lane);
       for (int block = item.first; block < item.end; ++block) {

@@ -57,6 +57,7 @@ struct SharedMemory {
   int32_t rescales[kWeightSlots][kWarps];
   uint64_t present[kRopeSlots];  // a bit for each token
   Item items[kItemSlots];
+  Barrier query_wanted;
   FullBarrier latent_full[kHalfSlots];
   FullBarrier rope_full[kRopeSlots];
   Barrier logits_done[kWeightSlots];
@@ -82,6 +83,17 @@ struct Place {
 // The latent halves of the `tile`-th tile of a block.
 __device__ __forceinline__ Place<kHalfSlots> half_place(uint32_t tile, int half) {
   return Place<kHalfSlots>(2 * tile + half);
+}
+
+// Until a tile may be loaded.
+template <class Element>
+__device__ void wait_until_empty(SharedMemory<Element>& shared, uint32_t tile) {
+  for (int half = 0; half < 2; ++half) {
+    const Place<kHalfSlots> place = half_place(tile, half);
+    shared.latent_empty[place.slot].wait(place.phase ^ 1);
+  }
+  const Place<kRopeSlots> rope(tile);
+  shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
 }
 
 // One thread tells the others the items, in order. The last has no request.

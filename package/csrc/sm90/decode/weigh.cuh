@@ -16,7 +16,7 @@ __device__ __forceinline__ float power_of_2(float exponent) {
   return power;
 }
 
-template <class Element, int kCluster>
+template <class Element, int kCluster, bool kGathers>
 class Weigher {
   // A row keeps its maximum until a logit exceeds it by this, as a power of 2: weights stay within
   // what fp16 holds, and hardly any tile makes the sums before it be rescaled.
@@ -133,6 +133,7 @@ class Weigher {
     for (int half = 0; half < 2; ++half) {
       const Place<kHalfSlots> place = half_place(tile_, half);
       shared_.latent_full[place.slot].wait(place.phase);
+      fence_copies();
       warpgroup_arrive();
 #pragma unroll
       for (int i = 0; i < kHalfChunks; ++i) {
@@ -145,12 +146,18 @@ class Weigher {
     const Place<kRopeSlots> rope(tile_);
     shared_.rope_full[rope.slot].wait(rope.phase);
     present_ = shared_.present[rope.slot];
+    fence_copies();
     warpgroup_arrive();
     multiply_chunk(kRopeChunk, shared_.rope[rope.slot]);
     warpgroup_commit_batch();
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits_);
     if (thread_ % kWarp == 0) shared_.logits_done[place.slot].arrive();
+  }
+
+  // What threads have copied is for tensor cores to read.
+  __device__ __forceinline__ void fence_copies() const {
+    if constexpr (kGathers) cutlass::arch::fence_view_async_shared();
   }
 
   __device__ __forceinline__ void multiply_chunk(int chunk, Element* keys) {
@@ -203,10 +210,13 @@ class Weigher {
 
   __device__ __forceinline__ void mask(int first) {
     if (present_ == ~uint64_t{0} && first + kTileTokens <= seen_by_all_) return;
+    // As seen from a thread's first column, so that the others are constants.
+    const int own = thread_ % 4 * 2;
+    const uint64_t present = present_ >> own;
 #pragma unroll
     for (int e = 0; e < kLogits; ++e) {
-      const int column = e / 4 * 8 + thread_ % 4 * 2 + e % 2;
-      const bool seen = (present_ >> column & 1) != 0 && first + column < limit_[e % 4 / 2];
+      const int column = e / 4 * 8 + e % 2;
+      const bool seen = (present >> column & 1) != 0 && column < limit_[e % 4 / 2] - first - own;
       if (!seen) logits_(e) = -INFINITY;
     }
   }
