@@ -22,6 +22,9 @@ _GEMM_SIZE = 8192
 _CALLS = 100
 """Calls in a row without synchronising: two kernels each stay below the thousand launches that a stream queues."""
 _DRIVER = Path("/proc/driver/nvidia/version")
+_REST = 0.3
+"""Seconds before replays are timed. Under load, an H200 reaches the limit of its power and lowers its clock by a tenth
+or more. What is timed after a rest has the same clock whatever ran before it."""
 _failed: list[torch.cuda.CUDAGraph] = []
 """Graphs whose capture failed: torch's allocator goes on to read them."""
 _UNTYPED: Any = torch.cuda  # torch does not say what its events and streams take
@@ -33,6 +36,8 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
         call()
     torch.cuda.synchronize()
     graph = _captured(calls)
+    torch.cuda.synchronize()
+    time.sleep(_REST)
     graph.replay()
     start, end = (_UNTYPED.Event(enable_timing=True) for _ in range(2))
     taken: list[float] = []
