@@ -171,13 +171,17 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def check_wheels(session: nox.Session) -> None:
-    """Check the wheels and sdists of dist/, or `-- PATH...`: a table of every check, and every fault in words."""
+    """Check wheels and sdists of dist/, or `-- PATH...`, and payloads' machine code; every fault is said in words."""
     found = sorted(path for pattern in ("*.whl", "*.tar.gz") for path in DIST.glob(pattern))
     if not session.posargs and not any(path.suffix == ".whl" for path in found):
         session.error("dist/ holds no wheel; build some with: nox -s wheels")
     session.install(*group("wheels"))
     install_cuobjdump(session)
-    session.run("python", "-m", "ci.check_wheels", *(session.posargs or map(str, found)))
+    paths = [Path(path) for path in session.posargs] or found
+    session.run("python", "-m", "ci.check_wheels", *map(str, paths))
+    libraries = [str(path) for path in paths if path.name.startswith("mla_kernels_")]
+    if libraries:
+        inspect(session, *libraries)
 
 
 @nox.session

@@ -1,4 +1,4 @@
-"""What only the instructions show: no spills, and tensor cores where a variant multiplies.
+"""What only the instructions show: no spills, and tensor cores where a variant multiplies, without a wait for each.
 
 ``python -m ci.instructions PATH... [--json FILE]`` reads payload wheels and objects, by ``cuobjdump`` and ``c++filt``.
 """
@@ -23,6 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 TENSOR_CORE = re.compile(r"\b(UTC[A-Z]*MMA|HGMMA|QGMMA|IGMMA)\b")
+WGMMA_GROUP = re.compile(r"\bHGMMA\b.*\bgsb0\b")
+"""An instruction of Hopper that ends a group. Where the compiler serialises them, with only a remark, each one does."""
 MULTIPLIES = re.compile(r"Sm100FmhaMlaKernelTmaWarpspecialized<|mla::sm90::decode::attend<")
 """Kernels that must multiply on tensor cores."""
 USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
@@ -37,22 +39,23 @@ class Kernel:
     shared_bytes: int
     stack_bytes: int
     tensor_core_instructions: int
+    wgmma_groups: int = 0
 
 
 def kernels(path: Path) -> dict[str, Kernel]:
     """The kernels of a library or object by symbol; of several copies of one, the one that takes most."""
-    instructions = _tensor_core_instructions(path)
+    instructions, groups = _tensor_core_instructions(path)
     usage = sorted(USAGE.findall(_run("cuobjdump", "-res-usage", str(path))), key=lambda row: [int(n) for n in row[1:]])
     names = _run("c++filt", stdin="\n".join(symbol for symbol, *_ in usage)).splitlines()
     return {
-        symbol: Kernel(name, int(registers), int(shared), int(stack), instructions[symbol])
+        symbol: Kernel(name, int(registers), int(shared), int(stack), instructions[symbol], groups[symbol])
         for (symbol, registers, stack, shared), name in zip(usage, names, strict=True)
     }
 
 
-def _tensor_core_instructions(path: Path) -> Counter[str]:
-    """Of the first copy of each kernel, by symbol."""
-    counts: Counter[str] = Counter()
+def _tensor_core_instructions(path: Path) -> tuple[Counter[str], Counter[str]]:
+    """Of the first copy of each kernel, by symbol: all of them, and those that end a group."""
+    counts, groups = Counter[str](), Counter[str]()
     symbol, seen, counted = "", set[str](), False
     for line in _run("cuobjdump", "-sass", str(path)).splitlines():
         if "Function :" in line:
@@ -61,7 +64,8 @@ def _tensor_core_instructions(path: Path) -> Counter[str]:
             seen.add(symbol)
         elif counted and TENSOR_CORE.search(line):
             counts[symbol] += 1
-    return counts
+            groups[symbol] += WGMMA_GROUP.search(line) is not None
+    return counts, groups
 
 
 def _run(*command: str, stdin: str | None = None) -> str:
@@ -69,13 +73,18 @@ def _run(*command: str, stdin: str | None = None) -> str:
 
 
 def problems(found: Iterable[Kernel]) -> list[str]:
-    """Kernels that spill, and kernels that should multiply on tensor cores and do not."""
+    """Kernels that spill, that should multiply on tensor cores and do not, or that wait for every product."""
     wrong = []
     for kernel in found:
         if kernel.stack_bytes:
             wrong.append(f"{kernel.name}: {kernel.stack_bytes} bytes of stack: it spills")
         if MULTIPLIES.search(kernel.name) and not kernel.tensor_core_instructions:
             wrong.append(f"{kernel.name}: no tensor-core instruction")
+        if 2 * kernel.wgmma_groups > kernel.tensor_core_instructions:
+            wrong.append(
+                f"{kernel.name}: {kernel.tensor_core_instructions} wgmma instructions in {kernel.wgmma_groups} groups: "
+                "the compiler has serialised them"
+            )
     return wrong
 
 

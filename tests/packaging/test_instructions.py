@@ -115,3 +115,24 @@ def test_a_kernel_without_tensor_cores_is_found(library):
     assert "Sm100FmhaMlaKernel" in name
     assert instructions.problems([instructions.Kernel(name, 255, 0, 0, 48)]) == []
     assert instructions.problems([instructions.Kernel(name, 255, 0, 0, 0)]) == [f"{name}: no tensor-core instruction"]
+
+
+def test_serialised_products_are_found():
+    name = "void mla::sm90::decode::attend<(mla::DType)2, (mla::DType)2>(mla::sm90::Params)"
+    assert instructions.problems([instructions.Kernel(name, 128, 1024, 0, 44, 5)]) == []
+    assert instructions.problems([instructions.Kernel(name, 128, 1024, 0, 44, 44)]) == [
+        f"{name}: 44 wgmma instructions in 44 groups: the compiler has serialised them"
+    ]
+
+
+@pytest.mark.parametrize(("end", "groups"), [("", 0), (", gsb0", 1)])
+def test_an_instruction_that_ends_a_group_is_counted(monkeypatch, end, groups):
+    text = {
+        "-sass": f"Function : k\n /*5620*/ HGMMA.64x64x16.F32.BF16 R24, R56, gdesc[UR4], R24{end} ;\n",
+        "-res-usage": "Function k:\n REG:128 STACK:0 SHARED:1024",
+    }
+    monkeypatch.setattr(
+        instructions, "_run", lambda tool, option="", *_, stdin="": "k" if tool == "c++filt" else text[option].strip()
+    )
+    (found,) = instructions.kernels(Path("library.so")).values()
+    assert (found.tensor_core_instructions, found.wgmma_groups) == (1, groups)
