@@ -24,7 +24,8 @@ from mla_kernels.discovery import Payloads
 from mla_kernels.errors import ValueRangeError
 
 ROOT = Path(__file__).parents[2]
-FIGURES = ROOT / "docs" / "benchmarks" / "peers_h200.json"
+BENCHMARKS = ROOT / "docs" / "benchmarks"
+FIGURES = BENCHMARKS / "peers_h200.json"
 CPU = torch.device("cpu")
 US = 100.0
 CEILINGS = {"read TB/s": 4.0, "GEMM TFLOP/s": 800.0}
@@ -512,3 +513,11 @@ def test_an_arch_that_nothing_here_runs(bench, play, rediscover, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(Payloads, "registry_of", lambda self, arch: None)
     assert "PayloadError: no payload of sm90a is in use" in bench("--arch=sm90a").err
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*_decode.json")), ids=lambda path: path.stem)
+def test_a_committed_page_is_what_its_measurements_say(path: Path) -> None:
+    picture = path.with_suffix(".png")
+    assert picture.exists()
+    written = page.page(json.loads(path.read_text()), data=path.name, picture=picture.name)
+    assert path.with_suffix(".md").read_text() == written
