@@ -2,27 +2,14 @@
 // into shared memory.
 #pragma once
 
-#include <cmath>
-
 #include "sm90/decode/shared.cuh"
+#include "sm90/decode/softmax.cuh"
 #include "sm90/decode/walk.cuh"
 
 namespace mla::sm90 {
 
-// Within 2 units in the last place; results below the normal numbers become 0.
-__device__ __forceinline__ float power_of_2(float exponent) {
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
-  return power;
-}
-
 template <class Element, int kCluster, bool kGathers>
 class Weigher {
-  // A row keeps its maximum until a logit exceeds it by this, as a power of 2: weights stay within
-  // what fp16 holds, and hardly any tile makes the sums before it be rescaled.
-  static constexpr float kSlack = 8;
-  static constexpr float kLn2 = 0.693147180559945309f;
-
   static constexpr auto kMajor = cute::GMMA::Major::K;
   using Tile = cute::Shape<cute::_64, cute::Int<kTileTokens>, cute::_64>;
   using RegisterMma = decltype(cute::make_tiled_mma(
@@ -36,26 +23,24 @@ class Weigher {
   static constexpr int kLogits = cute::size(Logits{});
   static constexpr int kStepsOfChunk = 4;  // of the tensor cores
   static constexpr int kChunkPieces = kChunk * sizeof(Element) / sizeof(uint4);
-  using Rows = float[kThreadRows];
 
  public:
   __device__ Weigher(const Params& params, SharedMemory<Element>& shared, int first_row)
       : params_(params),
         shared_(shared),
-        first_row_(first_row),
-        thread_(threadIdx.x % kWarpgroup) {}
+        thread_(threadIdx.x % kWarpgroup),
+        softmax_(params, first_row) {}
 
   __device__ __forceinline__ void run() {
     Item item;
     for (ItemReader items(shared_); items.next(item);) {
-      start(item);
+      softmax_.start(item);
       // From one lane, so that the compiler knows that a warp does not diverge.
       const int blocks = __shfl_sync(~0u, item.end - item.first, 0);
       if (blocks > 0) {
         take_query();
-      } else if (thread_ % 4 == 0) {
-        store_lse(item, 0);
-        store_lse(item, 1);
+      } else {
+        softmax_.store_nothing(item);
       }
       for (int i = 0; i < blocks; ++i) {
         multiply();
@@ -66,18 +51,6 @@ class Weigher {
   }
 
  private:
-  __device__ __forceinline__ void start(const Item& item) {
-    const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
-    seen_by_all_ = item.tokens - hidden;
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      const int s = (first_row_ + tile_row(i)) / params_.shape.num_heads;
-      limit_[i] = params_.causal ? item.tokens - hidden + s : item.tokens;
-      max_[i] = -INFINITY;
-      sum_[i] = 0;
-    }
-  }
-
   // The loader puts Q where an item's first tile would be.
   __device__ __forceinline__ void take_query() {
     using namespace cute;
@@ -191,10 +164,10 @@ class Weigher {
 
   // From logits to shared weights.
   __device__ __forceinline__ void weigh(const Item& item, int first_token, bool last) {
-    mask(first_token);
-    Rows scale = {1, 1};
-    const bool keeps = !raise_max(scale);
-    exponentiate(scale);
+    softmax_.mask(logits_, present_, first_token);
+    float scale[kThreadRows] = {1, 1};
+    const bool keeps = !softmax_.raise_max(logits_, scale);
+    softmax_.exponentiate(logits_, scale);
     const Place<kWeightSlots> place(weighed_);
     if (thread_ % kWarp == 0) shared_.rescales[place.slot][thread_ / kWarp] = !keeps;
     if (!keeps && thread_ % 4 == 0) {
@@ -203,75 +176,8 @@ class Weigher {
     }
     share(place.slot);
     if (last) {
-      finish(item, place.slot);
+      softmax_.finish(item, shared_.factor[place.slot]);
       clear_tail(item.tokens - first_token);
-    }
-  }
-
-  __device__ __forceinline__ void mask(int first) {
-    if (present_ == ~uint64_t{0} && first + kTileTokens <= seen_by_all_) return;
-    // As seen from a thread's first column, so that the others are constants.
-    const int own = thread_ % 4 * 2;
-    const uint64_t present = present_ >> own;
-#pragma unroll
-    for (int e = 0; e < kLogits; ++e) {
-      const int column = e / 4 * 8 + e % 2;
-      const bool seen = (present >> column & 1) != 0 && column < limit_[e % 4 / 2] - first - own;
-      if (!seen) logits_(e) = -INFINITY;
-    }
-  }
-
-  // Whether any row of the warp has a new maximum. Lanes compare only where one of their own logits
-  // exceeds the old one.
-  __device__ __forceinline__ bool raise_max(Rows& scale) {
-    Rows greatest;
-    bool exceeds = false;
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      float best[4] = {logits_(i * 2), logits_(i * 2 + 1), logits_(i * 2 + 4), logits_(i * 2 + 5)};
-#pragma unroll
-      for (int e = 8; e < kLogits; e += 4) {
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          float& own = best[e / 4 % 2 * 2 + k];
-          own = fmaxf(own, logits_(e + i * 2 + k));
-        }
-      }
-      greatest[i] = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
-      exceeds |= is_raised(greatest[i], max_[i]);
-    }
-    if (!__any_sync(~0u, exceeds)) return false;
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 1));
-      greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 2));
-      const float before = max_[i];
-      if (!is_raised(greatest[i], before)) continue;
-      max_[i] = greatest[i];
-      scale[i] = power_of_2((before - greatest[i]) * params_.logit_scale);
-    }
-    return true;
-  }
-
-  __device__ __forceinline__ bool is_raised(float logit, float max) const {
-    return logit * params_.logit_scale > max * params_.logit_scale + kSlack;
-  }
-
-  __device__ __forceinline__ void exponentiate(const Rows& scale) {
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      const float shift = max_[i] == -INFINITY ? 0 : max_[i] * params_.logit_scale;
-      float sums[2] = {sum_[i] * scale[i], 0};
-#pragma unroll
-      for (int e = 0; e < kLogits; e += 4) {
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          float& logit = logits_(e + i * 2 + k);
-          logit = power_of_2(logit * params_.logit_scale - shift);
-          sums[k] += logit;
-        }
-      }
-      sum_[i] = sums[0] + sums[1];
     }
   }
 
@@ -292,31 +198,6 @@ class Weigher {
     copy(tiled, from, to);
   }
 
-  // The sums are complete.
-  __device__ __forceinline__ void finish(const Item& item, int slot) {
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      sum_[i] += __shfl_xor_sync(~0u, sum_[i], 1);
-      sum_[i] += __shfl_xor_sync(~0u, sum_[i], 2);
-      if (thread_ % 4 != 0) continue;
-      shared_.factor[slot][tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale / sum_[i];
-      store_lse(item, i);
-    }
-  }
-
-  __device__ __forceinline__ void store_lse(const Item& item, int i) const {
-    const int r = first_row_ + tile_row(i);
-    if (r >= params_.shape.rows) return;
-    const float lse =
-        sum_[i] == 0 ? -INFINITY : (max_[i] * params_.logit_scale + log2f(sum_[i])) * kLn2;
-    if (item.partial >= 0) {
-      params_.partials.lse[int64_t{item.partial} * params_.partials.rows + r] = lse;
-    } else if (params_.lse.data != nullptr) {
-      const int heads = params_.shape.num_heads;
-      *params_.lse.at<float>(item.request, r / heads, r % heads) = lse;
-    }
-  }
-
   // Tokens that do not exist weigh 0, which makes NaN of what an unused page may hold.
   __device__ __forceinline__ void clear_tail(int present) {
     const int absent = (kTileTokens - present) * kChunkPieces;
@@ -332,15 +213,11 @@ class Weigher {
 
   const Params& params_;
   SharedMemory<Element>& shared_;
-  const int first_row_;
   const int thread_;
   RegisterMma register_mma_;
   Query query_;
   Logits logits_;
-  Rows max_;
-  Rows sum_;
-  int limit_[kThreadRows];
-  int seen_by_all_;
+  Softmax<Logits> softmax_;
   uint64_t present_;      // a bit for each token of the tile
   uint32_t tile_ = 0;     // of the rings of KV
   uint32_t weighed_ = 0;  // tiles

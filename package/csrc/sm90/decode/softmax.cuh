@@ -1,0 +1,154 @@
+// Softmax of the rows of a tile, tile after tile: what a warpgroup knows of its rows.
+#pragma once
+
+#include <cmath>
+
+#include "sm90/decode/shared.cuh"
+#include "sm90/decode/walk.cuh"
+
+namespace mla::sm90 {
+
+// Within 2 units in the last place; results below the normal numbers become 0.
+__device__ __forceinline__ float power_of_2(float exponent) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+  return power;
+}
+
+// `Logits` is a thread's part of a tile, as the tensor cores leave it.
+template <class Logits>
+class Softmax {
+  // A row keeps its maximum until a logit exceeds it by this, as a power of 2: weights stay within
+  // what fp16 holds, and hardly any tile makes the sums before it be rescaled.
+  static constexpr float kSlack = 8;
+  static constexpr float kLn2 = 0.693147180559945309f;
+  static constexpr int kLogits = cute::size(Logits{});
+  using Rows = float[kThreadRows];
+
+ public:
+  __device__ Softmax(const Params& params, int first_row)
+      : params_(params), first_row_(first_row), thread_(threadIdx.x % kWarpgroup) {}
+
+  __device__ __forceinline__ void start(const Item& item) {
+    const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
+    seen_by_all_ = item.tokens - hidden;
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      const int s = (first_row_ + tile_row(i)) / params_.shape.num_heads;
+      limit_[i] = params_.causal ? item.tokens - hidden + s : item.tokens;
+      max_[i] = -INFINITY;
+      sum_[i] = 0;
+    }
+  }
+
+  // Logits of tokens that do not exist, or that the row does not see, become -inf.
+  __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first) const {
+    if (present == ~uint64_t{0} && first + kTileTokens <= seen_by_all_) return;
+    // As seen from a thread's first column, so that the others are constants.
+    const int own = thread_ % 4 * 2;
+    present >>= own;
+#pragma unroll
+    for (int e = 0; e < kLogits; ++e) {
+      const int column = e / 4 * 8 + e % 2;
+      const bool seen = (present >> column & 1) != 0 && column < limit_[e % 4 / 2] - first - own;
+      if (!seen) logits(e) = -INFINITY;
+    }
+  }
+
+  // Whether any row of the warp has a new maximum. Lanes compare only where one of their own logits
+  // exceeds the old one.
+  __device__ __forceinline__ bool raise_max(const Logits& logits, Rows& scale) {
+    Rows greatest;
+    bool exceeds = false;
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      float best[4] = {logits(i * 2), logits(i * 2 + 1), logits(i * 2 + 4), logits(i * 2 + 5)};
+#pragma unroll
+      for (int e = 8; e < kLogits; e += 4) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          float& own = best[e / 4 % 2 * 2 + k];
+          own = fmaxf(own, logits(e + i * 2 + k));
+        }
+      }
+      greatest[i] = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
+      exceeds |= is_raised(greatest[i], max_[i]);
+    }
+    if (!__any_sync(~0u, exceeds)) return false;
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 1));
+      greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 2));
+      const float before = max_[i];
+      if (!is_raised(greatest[i], before)) continue;
+      max_[i] = greatest[i];
+      scale[i] = power_of_2((before - greatest[i]) * params_.logit_scale);
+    }
+    return true;
+  }
+
+  __device__ __forceinline__ void exponentiate(Logits& logits, const Rows& scale) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      const float shift = max_[i] == -INFINITY ? 0 : max_[i] * params_.logit_scale;
+      float sums[2] = {sum_[i] * scale[i], 0};
+#pragma unroll
+      for (int e = 0; e < kLogits; e += 4) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          float& logit = logits(e + i * 2 + k);
+          logit = power_of_2(logit * params_.logit_scale - shift);
+          sums[k] += logit;
+        }
+      }
+      sum_[i] = sums[0] + sums[1];
+    }
+  }
+
+  // The sums are complete.
+  __device__ __forceinline__ void finish(const Item& item, float (&factor)[kTileRows]) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      sum_[i] += __shfl_xor_sync(~0u, sum_[i], 1);
+      sum_[i] += __shfl_xor_sync(~0u, sum_[i], 2);
+      if (thread_ % 4 != 0) continue;
+      factor[tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale / sum_[i];
+      store_lse(item, i);
+    }
+  }
+
+  // There is nothing to sum.
+  __device__ __forceinline__ void store_nothing(const Item& item) const {
+    if (thread_ % 4 != 0) return;
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) store_lse(item, i);
+  }
+
+ private:
+  __device__ __forceinline__ bool is_raised(float logit, float max) const {
+    return logit * params_.logit_scale > max * params_.logit_scale + kSlack;
+  }
+
+  __device__ __forceinline__ void store_lse(const Item& item, int i) const {
+    const int r = first_row_ + tile_row(i);
+    if (r >= params_.shape.rows) return;
+    const float lse =
+        sum_[i] == 0 ? -INFINITY : (max_[i] * params_.logit_scale + log2f(sum_[i])) * kLn2;
+    if (item.partial >= 0) {
+      params_.partials.lse[int64_t{item.partial} * params_.partials.rows + r] = lse;
+    } else if (params_.lse.data != nullptr) {
+      const int heads = params_.shape.num_heads;
+      *params_.lse.at<float>(item.request, r / heads, r % heads) = lse;
+    }
+  }
+
+  const Params& params_;
+  const int first_row_;
+  const int thread_;
+  Rows max_;
+  Rows sum_;
+  int limit_[kThreadRows];
+  int seen_by_all_;
+};
+
+}  // namespace mla::sm90
