@@ -86,6 +86,14 @@ struct TmaLoader {
 
   static __device__ int32_t column_of(int chunk) { return chunk % kRopeChunk * kChunk; }
 
+  // In the first round, empty slots are in the phase before.
+  __device__ FullBarrier& begin_half(const Place<kHalfSlots>& place) {
+    shared.latent_empty[place.slot].wait(place.phase ^ 1);
+    FullBarrier& full = shared.latent_full[place.slot];
+    full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
+    return full;
+  }
+
   // Q, as if it were the item's first tile; for this block alone.
   __device__ void load_query(uint32_t tile, int32_t request) {
     const int32_t s = first_row / params.shape.num_heads;
@@ -93,9 +101,7 @@ struct TmaLoader {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       const Place<kHalfSlots> place = half_place(tile, half);
-      shared.latent_empty[place.slot].wait(place.phase ^ 1);
-      FullBarrier& full = shared.latent_full[place.slot];
-      full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
+      FullBarrier& full = begin_half(place);
 #pragma unroll 1
       for (int i = 0; i < kHalfChunks; ++i) {
         copy_query(&params.query.latent_map, full, shared.latent[place.slot] + i * kChunkElements,
@@ -120,10 +126,7 @@ struct TmaLoader {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       const Place<kHalfSlots> place = half_place(tile, half);
-      // In the first round, empty slots are in the phase before.
-      shared.latent_empty[place.slot].wait(place.phase ^ 1);
-      FullBarrier& full = shared.latent_full[place.slot];
-      full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
+      FullBarrier& full = begin_half(place);
 #pragma unroll
       for (int i = 0; i < kHalfChunks; ++i) {
         load(half * kHalfChunks + i, full, shared.latent[place.slot] + i * kChunkElements, source);
