@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   const int first_row = (group * params.shape.cluster + rank) * kTileRows;
 
   if (threadIdx.x == 0) {
-    shared.query_wanted.init(Loader::kWarps);
+    shared.query_wanted.init(1);
     for (auto& barrier : shared.latent_full) barrier.init(Loader::kLatentArrivals);
     for (auto& barrier : shared.rope_full) barrier.init(Loader::kRopeArrivals);
     for (auto& barrier : shared.logits_done) barrier.init(kWarps);

@@ -100,7 +100,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
                          {"kv_cache", problem.kv_rope, slots},
                          {"seq_lens", problem.seq_lens, 1},
                          {"out", problem.out, 1}}));
-  if (kLoad == Load::tma && params.capacity > 0) MLA_TRY(encode_maps(kQ, &params));
+  if (params.capacity > 0) MLA_TRY(encode_maps(kTraits, &params));
   const cuda::DeviceGuard guard(problem.device);
   MLA_TRY(guard.status());
   MLA_TRY(prepare(problem.device));

@@ -1,10 +1,11 @@
-// Copies the query rows of a tile into the rings of KV tiles, as if they were an item's first tile,
-// when the loader of KV says that their place is empty: only who waits for every use of a place can
-// tell one from another.
+// Loads the query rows of a tile into the rings of KV tiles, as if they were an item's first tile:
+// as boxes by the tensor memory accelerator, or row by row.
 #pragma once
 
-#include <cute/arch/copy_sm80.hpp>
+#include <cute/arch/copy_sm90_desc.hpp>
+#include <cute/arch/copy_sm90_tma.hpp>
 
+#include "sm90/decode/copy_rows.cuh"
 #include "sm90/decode/shared.cuh"
 
 namespace mla::sm90 {
@@ -12,17 +13,41 @@ namespace mla::sm90 {
 // `Loader` is what loads KV: barriers wait for as many arrivals as it makes.
 template <class Element, class Loader>
 struct QueryLoader {
-  static constexpr int kPiece = sizeof(uint4) / sizeof(Element);
-  static constexpr int kChunkPieces = kChunk / kPiece;
-  static constexpr int kLatentPieces = kLatent / kPiece;
-  static constexpr int kPieces = kHeadDim / kPiece;  // of a row
+  static constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
 
   const Params& params;
   SharedMemory<Element>& shared;
   const int first_row;
 
-  // By one warp.
-  __device__ void run() {
+  // By a thread of the loader of KV, the only one to know when a place is empty: who does not wait
+  // for every use of a place cannot tell one from another.
+  __device__ void begin(uint32_t tile, int32_t request) const {
+    if (!params.query.by_tma) {
+      shared.query_wanted.arrive();
+      return;
+    }
+    const int32_t s = first_row / params.shape.num_heads;
+    const int32_t h = first_row % params.shape.num_heads;
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      const Place<kHalfSlots> place = half_place(tile, half);
+      FullBarrier& full = shared.latent_full[place.slot];
+      full.expect_transaction(kHalfChunks * kChunkBytes);
+#pragma unroll 1
+      for (int i = 0; i < kHalfChunks; ++i) {
+        copy_box(&params.query.latent_map, full, shared.latent[place.slot] + i * kChunkElements,
+                 (half * kHalfChunks + i) * kChunk, h, s, request);
+      }
+    }
+    const Place<kRopeSlots> rope(tile);
+    FullBarrier& full = shared.rope_full[rope.slot];
+    full.expect_transaction(kChunkBytes);
+    copy_box(&params.query.rope_map, full, shared.rope[rope.slot], 0, h, s, request);
+    arrive(tile);
+  }
+
+  // By one warp, where queries are no boxes.
+  __device__ void run() const {
     uint32_t tile = 0;
     uint32_t phase = 0;
     Item item;
@@ -30,23 +55,27 @@ struct QueryLoader {
       if (item.first >= item.end) continue;
       shared.query_wanted.wait(phase);
       phase ^= 1;
-      load(tile, item.request);
+      copy(tile, item.request);
+      cute::cp_async_wait<0>();
+      __syncwarp();
+      if (threadIdx.x % kWarp == 0) arrive(tile);
       tile += 1 + item.end - item.first;
     }
   }
 
  private:
-  __device__ void load(uint32_t tile, int32_t request) {
-    const Place<kHalfSlots> left = half_place(tile, 0);
-    const Place<kHalfSlots> right = half_place(tile, 1);
-    const Place<kRopeSlots> rope(tile);
-    copy(tile, request);
-    __syncwarp();
-    if (threadIdx.x % kWarp == 0) {
-      arrive(shared.latent_full[left.slot], Loader::kLatentArrivals);
-      arrive(shared.latent_full[right.slot], Loader::kLatentArrivals);
-      arrive(shared.rope_full[rope.slot], Loader::kRopeArrivals);
+  static __device__ void copy_box(const CUtensorMap* map, FullBarrier& full, Element* to,
+                                  int32_t column, int32_t h, int32_t s, int32_t b) {
+    cute::SM90_TMA_LOAD_4D::copy(map, reinterpret_cast<uint64_t*>(&full),
+                                 static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST), to,
+                                 column, h, s, b);
+  }
+
+  __device__ void arrive(uint32_t tile) const {
+    for (int half = 0; half < 2; ++half) {
+      arrive(shared.latent_full[half_place(tile, half).slot], Loader::kLatentArrivals);
     }
+    arrive(shared.rope_full[Place<kRopeSlots>(tile).slot], Loader::kRopeArrivals);
   }
 
   static __device__ void arrive(FullBarrier& barrier, int count) {
@@ -56,46 +85,37 @@ struct QueryLoader {
   }
 
   // Rows beyond the last are copies of it, and their results are not stored.
-  __device__ void copy(uint32_t tile, int32_t request) {
-    const int heads = params.shape.num_heads;
-    int s = first_row / heads;
-    int h = first_row % heads;
+  __device__ void copy(uint32_t tile, int32_t request) const {
 #pragma unroll 1
-    for (int row = 0; row < kTileRows; ++row) {
-      if (first_row + row >= params.shape.rows) {
-        s = params.shape.q_len - 1;
-        h = heads - 1;
-      }
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      Element* const to = chunk == kRopeChunk
+                              ? shared.rope[Place<kRopeSlots>(tile).slot]
+                              : shared.latent[half_place(tile, chunk / kHalfChunks).slot] +
+                                    chunk % kHalfChunks * kChunkElements;
 #pragma unroll 1
-      for (int piece = threadIdx.x % kWarp; piece < kPieces; piece += kWarp) {
-        const int chunk = piece / kChunkPieces;
-        Element* const to = chunk == kRopeChunk
-                                ? shared.rope[Place<kRopeSlots>(tile).slot]
-                                : shared.latent[half_place(tile, chunk / kHalfChunks).slot] +
-                                      chunk % kHalfChunks * kChunkElements;
-        const int swizzled = piece % kChunkPieces ^ row % kChunkPieces;
+      for (int row = 0; row < kTileRows; row += kWarp) {
+        const int own = row + threadIdx.x % kWarp;
+        const int r = min(first_row + own, params.shape.rows - 1);
         const RowView& rows = chunk == kRopeChunk ? params.query.rope : params.query.latent;
-        copy_piece(rows.at<Element>(request, s, h) + piece % kLatentPieces * kPiece,
-                   reinterpret_cast<uint4*>(to)[row * kChunkPieces + swizzled]);
-      }
-      if (++h == heads) {
-        h = 0;
-        ++s;
+        const auto* const from = rows.at<const Element>(request, r / params.shape.num_heads,
+                                                        r % params.shape.num_heads) +
+                                 chunk % kRopeChunk * kChunk;
+        if (params.query.in_pieces) {
+          copy_rows<1>(from, ~0u, to, row);
+        } else {
+          copy_elements(from, to, own);
+        }
       }
     }
-    cute::cp_async_wait<0>();
   }
 
-  __device__ void copy_piece(const Element* from, uint4& to) const {
-    if (params.query.in_pieces) {
-      cute::SM80_CP_ASYNC_CACHEGLOBAL<uint4>::copy(*reinterpret_cast<const uint4*>(from), to);
-    } else {
-      const auto* const elements = reinterpret_cast<const uint16_t*>(from);
-      auto* const pairs = reinterpret_cast<uint32_t*>(&to);
+  // One row.
+  __device__ void copy_elements(const Element* own, Element* chunk, int row) const {
+    const auto* const from = reinterpret_cast<const uint16_t*>(own);
 #pragma unroll 1
-      for (int i = 0; i < 4; ++i) {
-        pairs[i] = elements[2 * i] | static_cast<uint32_t>(elements[2 * i + 1]) << 16;
-      }
+    for (int i = 0; i < kChunk; i += 2) {
+      *reinterpret_cast<uint32_t*>(chunk + row * kChunk + (i ^ row % 8 * 8)) =
+          from[i] | static_cast<uint32_t>(from[i + 1]) << 16;
     }
   }
 };

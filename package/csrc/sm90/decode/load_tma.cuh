@@ -5,6 +5,7 @@
 #include <cute/arch/copy_sm90_desc.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
 
+#include "sm90/decode/load_query.cuh"
 #include "sm90/decode/shared.cuh"
 #include "sm90/decode/walk.cuh"
 
@@ -31,11 +32,9 @@ struct TmaLoader {
       if (item.first >= item.end) continue;
       // A lane has the place of every 32nd block; the next ones are on their way.
       Tile place = {page_of(item, item.first + lane), offset_of(item.first + lane)};
-      if (leads && params.query.by_tma) {
-        load_query(tile, item.request);
-      } else if (leads) {
+      if (leads) {
         wait_until_empty(shared, tile);
-        shared.query_wanted.arrive();
+        QueryLoader<Element, TmaLoader>{params, shared, first_row}.begin(tile, item.request);
       }
       ++tile;
       int32_t next_page = page_of(item, item.first + kWarp + lane);
@@ -86,47 +85,14 @@ struct TmaLoader {
 
   static __device__ int32_t column_of(int chunk) { return chunk % kRopeChunk * kChunk; }
 
-  // In the first round, empty slots are in the phase before.
-  __device__ FullBarrier& begin_half(const Place<kHalfSlots>& place) {
-    shared.latent_empty[place.slot].wait(place.phase ^ 1);
-    FullBarrier& full = shared.latent_full[place.slot];
-    full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
-    return full;
-  }
-
-  // Q, as if it were the item's first tile; for this block alone.
-  __device__ void load_query(uint32_t tile, int32_t request) {
-    const int32_t s = first_row / params.shape.num_heads;
-    const int32_t h = first_row % params.shape.num_heads;
-#pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
-      const Place<kHalfSlots> place = half_place(tile, half);
-      FullBarrier& full = begin_half(place);
-#pragma unroll 1
-      for (int i = 0; i < kHalfChunks; ++i) {
-        copy_query(&params.query.latent_map, full, shared.latent[place.slot] + i * kChunkElements,
-                   (half * kHalfChunks + i) * kChunk, h, s, request);
-      }
-    }
-    const Place<kRopeSlots> rope(tile);
-    shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
-    shared.rope_full[rope.slot].arrive_and_expect_tx(kChunkBytes);
-    copy_query(&params.query.rope_map, shared.rope_full[rope.slot], shared.rope[rope.slot], 0, h, s,
-               request);
-  }
-
-  static __device__ void copy_query(const CUtensorMap* map, FullBarrier& full, Element* to,
-                                    int32_t column, int32_t h, int32_t s, int32_t b) {
-    cute::SM90_TMA_LOAD_4D::copy(map, reinterpret_cast<uint64_t*>(&full),
-                                 static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST), to,
-                                 column, h, s, b);
-  }
-
   __device__ void load(uint32_t tile, const Tile& source, int32_t tokens) {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       const Place<kHalfSlots> place = half_place(tile, half);
-      FullBarrier& full = begin_half(place);
+      // In the first round, empty slots are in the phase before.
+      shared.latent_empty[place.slot].wait(place.phase ^ 1);
+      FullBarrier& full = shared.latent_full[place.slot];
+      full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
 #pragma unroll
       for (int i = 0; i < kHalfChunks; ++i) {
         load(half * kHalfChunks + i, full, shared.latent[place.slot] + i * kChunkElements, source);
@@ -134,7 +100,7 @@ struct TmaLoader {
     }
     const Place<kRopeSlots> rope(tile);
     shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
-    shared.present[rope.slot] = present(source.page, tokens);
+    reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = present(source.page, tokens);
     shared.rope_full[rope.slot].arrive_and_expect_tx(kChunkBytes);
     load(kRopeChunk, shared.rope_full[rope.slot], shared.rope[rope.slot], source);
   }

@@ -170,8 +170,8 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                                     {p.q_rope_stride_s, p.q_len},
                                     {p.q_rope_stride_h, p.num_heads}},
                                    q_piece);
-  query.by_tma = traits.load == Load::tma && query.in_pieces &&
-                 (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
+  query.by_tma =
+      query.in_pieces && (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
   constexpr int64_t kFour = 4;
   params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
   params->out_in_fours =

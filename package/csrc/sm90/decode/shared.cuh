@@ -55,7 +55,7 @@ struct SharedMemory {
   float scale[kWeightSlots][kTileRows];   // of what was summed before the tile
   float factor[kWeightSlots][kTileRows];  // of the whole sum, with an item's last tile
   int32_t rescales[kWeightSlots][kWarps];
-  uint64_t present[kRopeSlots];  // a bit for each token
+  alignas(8) uint32_t present[kRopeSlots][2];  // a bit for each token
   Item items[kItemSlots];
   Barrier query_wanted;
   FullBarrier latent_full[kHalfSlots];

@@ -75,9 +75,9 @@ Status encode_query(const Shape& shape, DType dtype, Query* query) {
 
 }  // namespace
 
-Status encode_maps(DType dtype, Params* params) {
-  MLA_TRY(encode_kv(params->kv, dtype, params));
-  return params->query.by_tma ? encode_query(params->shape, dtype, &params->query) : Status();
+Status encode_maps(const Traits& traits, Params* params) {
+  if (traits.load == Load::tma) MLA_TRY(encode_kv(params->kv, traits.kv, params));
+  return params->query.by_tma ? encode_query(params->shape, traits.q, &params->query) : Status();
 }
 
 }  // namespace mla::sm90

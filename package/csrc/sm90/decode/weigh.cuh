@@ -118,7 +118,7 @@ class Weigher {
     shared_.weights_empty[place.slot].wait(place.phase ^ 1);
     const Place<kRopeSlots> rope(tile_);
     shared_.rope_full[rope.slot].wait(rope.phase);
-    present_ = shared_.present[rope.slot];
+    present_ = reinterpret_cast<const uint64_t&>(shared_.present[rope.slot]);
     fence_copies();
     warpgroup_arrive();
     multiply_chunk(kRopeChunk, shared_.rope[rope.slot]);
