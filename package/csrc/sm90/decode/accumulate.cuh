@@ -8,8 +8,9 @@
 
 namespace mla::sm90 {
 
-template <class Element, class Out, int kCluster>
+template <class Format, class Out, int kBlocks>
 class Accumulator {
+  using Element = typename Format::Element;
   // Of 128 columns: the compiler refuses an instruction with more sums than the registers that a
   // thread of four warpgroups starts with.
   static constexpr int kColumns = 128;
@@ -29,7 +30,7 @@ class Accumulator {
 
  public:
   // `side` of each half of the columns.
-  __device__ Accumulator(const Params& params, SharedMemory<Element>& shared, int side)
+  __device__ Accumulator(const Params& params, SharedMemory<Format>& shared, int side)
       : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), side_(side) {}
 
   __device__ __forceinline__ void run(int first_row) {
@@ -51,7 +52,7 @@ class Accumulator {
         if (i + 1 < blocks) let_logits_go_first();
         multiply<1>(place.slot);
         if (i + 1 == blocks) read(shared_.factor[place.slot], factor);
-        release(place.slot);
+        end_tile(place.slot);
       }
       store_row<0>(item, first_row + tile_row(0), factor[0]);
       store_row<1>(item, first_row + tile_row(1), factor[1]);
@@ -78,7 +79,7 @@ class Accumulator {
   // Tensor cores are shared. While they sum up, the next tile can be weighed, if its logits are
   // done; so those come first, unless their KV is still to come.
   __device__ __forceinline__ void let_logits_go_first() {
-    const Place<kHalfSlots> next = half_place(tile_ + 1, 1);
+    const auto next = half_place<Format>(tile_ + 1, 1);
     if (!shared_.latent_full[next.slot].test_wait(next.phase)) return;
     const Place<kWeightSlots> place(summed_ + 1);
     shared_.logits_done[place.slot].wait(place.phase);
@@ -90,7 +91,7 @@ class Accumulator {
     Mma mma;
     const Tensor weights =
         mma.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.weights[slot]));
-    Element* const half = shared_.latent[half_place(tile_, kHalfOfColumns).slot];
+    Element* const half = shared_.latent[half_place<Format>(tile_, kHalfOfColumns).slot];
     const Tensor values = mma.get_slice(thread_).partition_fragment_B(
         make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kChunkElements),
                     ValueLayout<Element, kColumns>{}));
@@ -103,13 +104,10 @@ class Accumulator {
     warpgroup_commit_batch();
     warpgroup_wait<0>();
     warpgroup_fence_operand(out_[kHalfOfColumns]);
-    // The half may be loaded anew, in every block of the cluster.
-    if (thread_ % kWarp < kCluster) {
-      shared_.latent_empty[half_place(tile_, kHalfOfColumns).slot].arrive(thread_ % kWarp);
-    }
+    release<kBlocks>(shared_.latent_empty[half_place<Format>(tile_, kHalfOfColumns).slot]);
   }
 
-  __device__ __forceinline__ void release(int slot) {
+  __device__ __forceinline__ void end_tile(int slot) {
     __syncwarp();  // every lane has read what comes with the weights
     if (thread_ % kWarp == 0) shared_.weights_empty[slot].arrive();
     ++tile_;
@@ -186,7 +184,7 @@ class Accumulator {
   }
 
   const Params& params_;
-  SharedMemory<Element>& shared_;
+  SharedMemory<Format>& shared_;
   const int thread_;
   const int side_;
   Output out_[2];        // of the halves

@@ -14,20 +14,24 @@
 #include "sm90/decode/load_query.cuh"
 #include "sm90/decode/load_tma.cuh"
 #include "sm90/decode/weigh.cuh"
+#include "sm90/decode/widen.cuh"
 
 namespace mla::sm90 {
 namespace decode {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Params params) {
-  using Element = typename ElementOf<kQ>::Type;
+  using Format = mla::sm90::Format<kQ, kKv>;
   using Out = typename ElementOf<kOut>::Type;
   extern __shared__ char memory[];
-  auto& shared = *reinterpret_cast<SharedMemory<Element>*>(memory);
+  auto& shared = *reinterpret_cast<SharedMemory<Format>*>(memory);
   // Blocks of a cluster share what they load, unless each gathers its own.
   constexpr bool kGathers = kLoad == Load::gather;
-  static_assert(!kGathers || kCluster == 1);
-  using Loader = std::conditional_t<kGathers, GatherLoader<Element>, TmaLoader<Element, kCluster>>;
+  static_assert(!kGathers || (kCluster == 1 && !Format::kWidens));
+  using Loader = std::conditional_t<kGathers, GatherLoader<Format>, TmaLoader<Format, kCluster>>;
+  // What fills the places that tensor cores read, and the blocks that do so together.
+  using Filler = std::conditional_t<Format::kWidens, Widener<Format, kCluster>, Loader>;
+  constexpr int kBlocks = Format::kWidens ? 1 : kCluster;
   const int rank = blockIdx.x % params.shape.cluster;
   const int cluster = blockIdx.x / params.shape.cluster;
   const int group = cluster % params.shape.groups;
@@ -35,15 +39,22 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
 
   if (threadIdx.x == 0) {
     shared.query_wanted.init(1);
-    for (auto& barrier : shared.latent_full) barrier.init(Loader::kLatentArrivals);
-    for (auto& barrier : shared.rope_full) barrier.init(Loader::kRopeArrivals);
+    for (auto& barrier : shared.latent_full) barrier.init(Filler::kLatentArrivals);
+    for (auto& barrier : shared.rope_full) barrier.init(Filler::kRopeArrivals);
     for (auto& barrier : shared.logits_done) barrier.init(kWarps);
     for (auto& barrier : shared.weights_full) barrier.init(kWarpgroup / 4);
-    for (auto& barrier : shared.latent_empty) barrier.init(2 * kCluster * kWarps);
-    for (auto& barrier : shared.rope_empty) barrier.init(kCluster * kWarps);
+    for (auto& barrier : shared.latent_empty) barrier.init(2 * kBlocks * kWarps);
+    for (auto& barrier : shared.rope_empty) barrier.init(kBlocks * kWarps);
     for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarps);
     for (auto& barrier : shared.item_full) barrier.init(1);
-    const int loaders = Loader::kWarps + (params.query.by_tma ? 0 : 1);
+    int loaders = Loader::kWarps;
+    if constexpr (Format::kWidens) {
+      loaders += Filler::kWarps;
+      for (auto& barrier : shared.codes.full) barrier.init(1);
+      for (auto& barrier : shared.codes.empty) barrier.init(kCluster);
+    } else if (!params.query.by_tma) {
+      loaders += 1;
+    }
     for (auto& barrier : shared.item_empty) barrier.init(3 * kWarps + loaders);
     cutlass::arch::fence_barrier_init();
   }
@@ -59,19 +70,31 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
     cutlass::arch::warpgroup_reg_alloc<160>();
-    Accumulator<Element, Out, kCluster>(params, shared, warpgroup).run(first_row);
+    Accumulator<Format, Out, kBlocks>(params, shared, warpgroup).run(first_row);
   } else if (warpgroup == 2) {
-    cutlass::arch::warpgroup_reg_alloc<152>();
-    Weigher<Element, kCluster, kGathers>(params, shared, first_row).run();
+    cutlass::arch::warpgroup_reg_alloc<144>();
+    Weigher<Format, kBlocks, kGathers>(params, shared, first_row).run();
   } else {
-    cutlass::arch::warpgroup_reg_dealloc<40>();
+    cutlass::arch::warpgroup_reg_dealloc<48>();
     const int warp = threadIdx.x / kWarp - 3 * kWarps;
-    if (warp == 0) {
-      if (cute::elect_one_sync()) write_items(shared, Walk(params, cluster / params.shape.groups));
+    const Walk walk(params, cluster / params.shape.groups);
+    if constexpr (Format::kWidens) {
+      if (warp == 0) {
+        Loader{params, shared, rank, first_row}.run(ItemSource(shared, walk));
+      } else {
+        Filler{params, shared, first_row}.run(warp - 1);
+      }
+    } else if (warp == 0) {
+      if (cute::elect_one_sync()) {
+        ItemWriter items(shared, walk);
+        while (items.write()) continue;
+      }
     } else if (warp == 1) {
-      if (!params.query.by_tma) QueryLoader<Element, Loader>{params, shared, first_row}.run();
-    } else if (warp - 2 < Loader::kWarps) {
-      Loader{params, shared, rank, first_row}.run(warp - 2);
+      if (!params.query.by_tma) QueryLoader<Format, Loader>{params, shared, first_row}.run();
+    } else if constexpr (kGathers) {
+      Loader{params, shared, first_row}.run(warp - 2);
+    } else if (warp == 2) {
+      Loader{params, shared, rank, first_row}.run(ItemReader(shared));
     }
   }
   // The other block may still write into this one's shared memory.

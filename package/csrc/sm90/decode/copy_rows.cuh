@@ -22,7 +22,7 @@ __device__ __forceinline__ void copy_rows(const Element* own, uint32_t present, 
   const int lane = threadIdx.x % kWarp;
   const int piece = lane % kPieces;
   Element* const to = chunks + first_row * kChunk;
-#pragma unroll 2
+#pragma unroll 4
   for (int i = 0; i < kWarp / kAtOnce; ++i) {
     const int row = i * kAtOnce + lane / kPieces;
     const auto* const from = reinterpret_cast<const Element*>(

@@ -109,7 +109,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
   const int cluster = std::min(shape.cluster, kMostCluster);
   const auto attend = cluster == 1 ? decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 1>
                                    : decode::attend<kQ, kKv, kOut, kLoad, kSchedule, kMostCluster>;
-  using Shared = SharedMemory<typename ElementOf<kQ>::Type>;
+  using Shared = SharedMemory<Format<kQ, kKv>>;
   MLA_TRY(
       decode::launch_kernel(attend, cluster, sizeof(Shared), params, cuda::cuda_stream(stream)));
   if (workspace_bytes(shape) == 0) return {};
@@ -124,7 +124,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
   if (known && prepared[device].load(std::memory_order_acquire)) return {};
   const cuda::DeviceGuard guard(device);
   MLA_TRY(guard.status());
-  using Shared = SharedMemory<typename ElementOf<kQ>::Type>;
+  using Shared = SharedMemory<Format<kQ, kKv>>;
   MLA_TRY(
       decode::prepare_kernel(decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 1>, sizeof(Shared)));
   if constexpr (kLoad == Load::tma) {

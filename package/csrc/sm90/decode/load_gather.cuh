@@ -7,8 +7,9 @@
 
 namespace mla::sm90 {
 
-template <class Element>
+template <class Format>
 struct GatherLoader {
+  using Element = typename Format::Element;
   static constexpr int kWarps = 2;
   static constexpr int kThreads = kWarps * kWarp;
   static_assert(kTileTokens == kThreads);
@@ -18,8 +19,7 @@ struct GatherLoader {
   static constexpr int kRopeArrivals = kThreads + kWarps;
 
   const Params& params;
-  SharedMemory<Element>& shared;
-  const int rank;
+  SharedMemory<Format>& shared;
   const int first_row;
 
   // By `kWarps` warps, each of which loads its 32 tokens of a tile; `warp` is one of them.
@@ -29,10 +29,7 @@ struct GatherLoader {
     Item item;
     for (ItemReader items(shared); items.next(item);) {
       if (item.first >= item.end) continue;
-      wait_until_empty(shared, tile);
-      __syncwarp();
-      if (warp == 0 && lane == 0)
-        QueryLoader<Element, GatherLoader>{params, shared, first_row}.begin(tile, item.request);
+      QueryLoader<Format, GatherLoader>{params, shared, first_row}.begin(tile, item.request, warp);
       ++tile;
       int32_t token = item.first * kTileTokens + warp * kWarp + lane;
       int32_t page = page_of(item, token);
@@ -60,7 +57,7 @@ struct GatherLoader {
     const bool is_there = static_cast<uint32_t>(page) < static_cast<uint32_t>(kv.num_pages);
     const uint32_t present = __ballot_sync(~0u, is_there);
     if (!is_there) page = offset = 0;
-    const Place<kRopeSlots> place(tile);
+    const auto place = rope_place<Format>(tile);
     shared.rope_empty[place.slot].wait(place.phase ^ 1);
     if (threadIdx.x % kWarp == 0) {
       shared.present[place.slot][warp] = present;
@@ -74,7 +71,7 @@ struct GatherLoader {
                                page * kv.latent_stride_page + offset * kv.latent_stride_token;
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
-      const Place<kHalfSlots> place = half_place(tile, half);
+      const auto place = half_place<Format>(tile, half);
       shared.latent_empty[place.slot].wait(place.phase ^ 1);
       copy_rows<kHalfChunks>(latent + half * kHalf, present, shared.latent[place.slot],
                              warp * kWarp);

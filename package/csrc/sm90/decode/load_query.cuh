@@ -10,43 +10,37 @@
 
 namespace mla::sm90 {
 
-// `Loader` is what loads KV: barriers wait for as many arrivals as it makes.
-template <class Element, class Loader>
+// `Filler` is what fills the rings with KV: barriers wait for as many arrivals as it makes.
+template <class Format, class Filler>
 struct QueryLoader {
+  using Element = typename Format::Element;
   static constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
 
   const Params& params;
-  SharedMemory<Element>& shared;
+  SharedMemory<Format>& shared;
   const int first_row;
 
-  // By a thread of the loader of KV, the only one to know when a place is empty: who does not wait
-  // for every use of a place cannot tell one from another.
-  __device__ void begin(uint32_t tile, int32_t request) const {
-    if (!params.query.by_tma) {
-      shared.query_wanted.arrive();
-      return;
+  // By the warps that fill the rings, who alone know when a place is empty: who does not wait for
+  // every use of a place cannot tell one from another.
+  __device__ void begin(uint32_t tile, int32_t request, int warp) const {
+    wait_until_empty(shared, tile);
+    // Nor can who waits only when Q has come and gone.
+    if constexpr (Filler::kWarps > 1) {
+      cutlass::arch::NamedBarrier::sync(Filler::kWarps * kWarp, 1);
     }
-    const int32_t s = first_row / params.shape.num_heads;
-    const int32_t h = first_row % params.shape.num_heads;
-#pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
-      const Place<kHalfSlots> place = half_place(tile, half);
-      FullBarrier& full = shared.latent_full[place.slot];
-      full.expect_transaction(kHalfChunks * kChunkBytes);
-#pragma unroll 1
-      for (int i = 0; i < kHalfChunks; ++i) {
-        copy_box(&params.query.latent_map, full, shared.latent[place.slot] + i * kChunkElements,
-                 (half * kHalfChunks + i) * kChunk, h, s, request);
-      }
+    __syncwarp();
+    if (warp != 0) return;
+    if (params.query.by_tma) {
+      if (cute::elect_one_sync()) copy_boxes(tile, request);
+    } else if constexpr (Format::kWidens) {
+      copy(tile, request);
+    } else {
+      if (cute::elect_one_sync()) shared.query_wanted.arrive();
     }
-    const Place<kRopeSlots> rope(tile);
-    FullBarrier& full = shared.rope_full[rope.slot];
-    full.expect_transaction(kChunkBytes);
-    copy_box(&params.query.rope_map, full, shared.rope[rope.slot], 0, h, s, request);
-    arrive(tile);
+    __syncwarp();
   }
 
-  // By one warp, where queries are no boxes.
+  // By a warp of its own, where queries are no boxes.
   __device__ void run() const {
     uint32_t tile = 0;
     uint32_t phase = 0;
@@ -56,41 +50,40 @@ struct QueryLoader {
       shared.query_wanted.wait(phase);
       phase ^= 1;
       copy(tile, item.request);
-      cute::cp_async_wait<0>();
-      __syncwarp();
-      if (threadIdx.x % kWarp == 0) arrive(tile);
       tile += 1 + item.end - item.first;
     }
   }
 
  private:
-  static __device__ void copy_box(const CUtensorMap* map, FullBarrier& full, Element* to,
-                                  int32_t column, int32_t h, int32_t s, int32_t b) {
-    cute::SM90_TMA_LOAD_4D::copy(map, reinterpret_cast<uint64_t*>(&full),
-                                 static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST), to,
-                                 column, h, s, b);
-  }
-
-  __device__ void arrive(uint32_t tile) const {
+  // By one thread.
+  __device__ void copy_boxes(uint32_t tile, int32_t request) const {
+    const int32_t s = first_row / params.shape.num_heads;
+    const int32_t h = first_row % params.shape.num_heads;
+#pragma unroll 1
     for (int half = 0; half < 2; ++half) {
-      arrive(shared.latent_full[half_place(tile, half).slot], Loader::kLatentArrivals);
+      const auto place = half_place<Format>(tile, half);
+      FullBarrier& full = shared.latent_full[place.slot];
+      full.expect_transaction(kHalfChunks * kChunkBytes);
+#pragma unroll 1
+      for (int i = 0; i < kHalfChunks; ++i) {
+        copy_box(&params.query.latent_map, full, shared.latent[place.slot] + i * kChunkElements,
+                 (half * kHalfChunks + i) * kChunk, h, s, request);
+      }
     }
-    arrive(shared.rope_full[Place<kRopeSlots>(tile).slot], Loader::kRopeArrivals);
+    const auto rope = rope_place<Format>(tile);
+    FullBarrier& full = shared.rope_full[rope.slot];
+    full.expect_transaction(kChunkBytes);
+    copy_box(&params.query.rope_map, full, shared.rope[rope.slot], 0, h, s, request);
+    arrive(tile);
   }
 
-  static __device__ void arrive(FullBarrier& barrier, int count) {
-    const uint32_t address = cute::cast_smem_ptr_to_uint(&barrier);
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(count)
-                 : "memory");
-  }
-
-  // Rows beyond the last are copies of it, and their results are not stored.
+  // By a warp. Rows beyond the last are copies of it, and their results are not stored.
   __device__ void copy(uint32_t tile, int32_t request) const {
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       Element* const to = chunk == kRopeChunk
-                              ? shared.rope[Place<kRopeSlots>(tile).slot]
-                              : shared.latent[half_place(tile, chunk / kHalfChunks).slot] +
+                              ? shared.rope[rope_place<Format>(tile).slot]
+                              : shared.latent[half_place<Format>(tile, chunk / kHalfChunks).slot] +
                                     chunk % kHalfChunks * kChunkElements;
 #pragma unroll 1
       for (int row = 0; row < kTileRows; row += kWarp) {
@@ -107,6 +100,29 @@ struct QueryLoader {
         }
       }
     }
+    cute::cp_async_wait<0>();
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) arrive(tile);
+  }
+
+  static __device__ void copy_box(const CUtensorMap* map, FullBarrier& full, Element* to,
+                                  int32_t column, int32_t h, int32_t s, int32_t b) {
+    cute::SM90_TMA_LOAD_4D::copy(map, reinterpret_cast<uint64_t*>(&full),
+                                 static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST), to,
+                                 column, h, s, b);
+  }
+
+  __device__ void arrive(uint32_t tile) const {
+    for (int half = 0; half < 2; ++half) {
+      arrive(shared.latent_full[half_place<Format>(tile, half).slot], Filler::kLatentArrivals);
+    }
+    arrive(shared.rope_full[rope_place<Format>(tile).slot], Filler::kRopeArrivals);
+  }
+
+  static __device__ void arrive(FullBarrier& barrier, int count) {
+    const uint32_t address = cute::cast_smem_ptr_to_uint(&barrier);
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(count)
+                 : "memory");
   }
 
   // One row.

@@ -1,5 +1,5 @@
-// Loads tiles with the tensor memory accelerator. In a cluster, every block asks for every other
-// chunk of KV, and all blocks get it.
+// Loads tiles, or their codes, with the tensor memory accelerator. In a cluster, every block asks
+// for every other chunk of KV, and all blocks get it.
 #pragma once
 
 #include <cute/arch/copy_sm90_desc.hpp>
@@ -11,32 +11,33 @@
 
 namespace mla::sm90 {
 
-template <class Element, int kCluster>
+template <class Format, int kCluster>
 struct TmaLoader {
+  using Element = typename Format::Element;
   static constexpr int kWarps = 1;
   static constexpr int kLatentArrivals = 1;
   static constexpr int kRopeArrivals = 1;
   static constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
 
   const Params& params;
-  SharedMemory<Element>& shared;
+  SharedMemory<Format>& shared;
   const int rank;
   const int first_row;
 
-  __device__ void run(int) {
+  template <class Items>
+  __device__ void run(Items items) {
     const bool leads = cute::elect_one_sync();
     const int lane = threadIdx.x % kWarp;
     uint32_t tile = 0;
     Item item;
-    for (ItemReader items(shared); items.next(item);) {
+    while (items.next(item)) {
       if (item.first >= item.end) continue;
       // A lane has the place of every 32nd block; the next ones are on their way.
       Tile place = {page_of(item, item.first + lane), offset_of(item.first + lane)};
-      if (leads) {
-        wait_until_empty(shared, tile);
-        QueryLoader<Element, TmaLoader>{params, shared, first_row}.begin(tile, item.request);
+      if constexpr (!Format::kWidens) {
+        QueryLoader<Format, TmaLoader>{params, shared, first_row}.begin(tile, item.request, 0);
+        ++tile;
       }
-      ++tile;
       int32_t next_page = page_of(item, item.first + kWarp + lane);
       for (int block = item.first; block < item.end; ++block) {
         const int turn = (block - item.first) % kWarp;
@@ -46,7 +47,14 @@ struct TmaLoader {
         }
         const Tile source = {__shfl_sync(~0u, place.page, turn),
                              __shfl_sync(~0u, place.offset, turn)};
-        if (leads) load(tile, source, item.tokens - block * kTileTokens);
+        const int32_t tokens = item.tokens - block * kTileTokens;
+        if (leads) {
+          if constexpr (Format::kWidens) {
+            load_codes(tile, source, tokens);
+          } else {
+            load(tile, source, tokens);
+          }
+        }
         ++tile;
         __syncwarp();
       }
@@ -88,7 +96,7 @@ struct TmaLoader {
   __device__ void load(uint32_t tile, const Tile& source, int32_t tokens) {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
-      const Place<kHalfSlots> place = half_place(tile, half);
+      const auto place = half_place<Format>(tile, half);
       // In the first round, empty slots are in the phase before.
       shared.latent_empty[place.slot].wait(place.phase ^ 1);
       FullBarrier& full = shared.latent_full[place.slot];
@@ -98,15 +106,27 @@ struct TmaLoader {
         load(half * kHalfChunks + i, full, shared.latent[place.slot] + i * kChunkElements, source);
       }
     }
-    const Place<kRopeSlots> rope(tile);
+    const auto rope = rope_place<Format>(tile);
     shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
     reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = present(source.page, tokens);
     shared.rope_full[rope.slot].arrive_and_expect_tx(kChunkBytes);
     load(kRopeChunk, shared.rope_full[rope.slot], shared.rope[rope.slot], source);
   }
 
+  __device__ void load_codes(uint32_t tile, const Tile& source, int32_t tokens) {
+    const uint32_t phase = tile & 1;
+#pragma unroll 1
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      shared.codes.empty[chunk].wait(phase ^ 1);
+      if (chunk == kRopeChunk) shared.codes.present = present(source.page, tokens);
+      FullBarrier& full = shared.codes.full[chunk];
+      full.arrive_and_expect_tx(kChunkElements);
+      load(chunk, full, shared.codes.chunks[chunk], source);
+    }
+  }
+
   // Where there is no such page, zeros.
-  __device__ void load(int chunk, FullBarrier& full, Element* to, const Tile& source) {
+  __device__ void load(int chunk, FullBarrier& full, void* to, const Tile& source) {
     if (!is_mine(chunk)) return;
     auto* const barrier = reinterpret_cast<uint64_t*>(&full);
     constexpr auto kHint = static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);

@@ -1,6 +1,6 @@
 // Shared memory of a block and the barriers in it.
 //
-// KV fills it: two and a half tiles of the latent. Two thirds of Q are in registers to make room.
+// KV fills it. More than half of Q is in registers to make room.
 #pragma once
 
 #include <cutlass/arch/barrier.h>
@@ -37,17 +37,48 @@ inline constexpr int kChunkElements = kTileTokens * kChunk;
 using FullBarrier = cutlass::arch::ClusterTransactionBarrier;
 using Barrier = cutlass::arch::ClusterBarrier;
 
-// Rings: the latent of a tile is two halves, one for each warpgroup of the output.
-inline constexpr int kHalfSlots = 5;
-inline constexpr int kRopeSlots = 2;
+// What tensor cores multiply, and how many places KV has: two and a half tiles, whose latent is two
+// halves.
+template <DType kQ, DType kKv>
+struct Format {
+  static_assert(kQ == kKv);
+  using Element = typename ElementOf<kQ>::Type;
+  static constexpr bool kWidens = false;
+  static constexpr int kHalfSlots = 5;
+  static constexpr int kRopeSlots = 2;
+};
+// Codes are widened to fp16, which has every e4m3; a tile of codes is on its way meanwhile.
+template <>
+struct Format<DType::bf16, DType::e4m3> {
+  using Element = cute::half_t;
+  static constexpr bool kWidens = true;
+  static constexpr int kHalfSlots = 4;
+  static constexpr int kRopeSlots = 1;
+};
+
 inline constexpr int kWeightSlots = 2;
 inline constexpr int kItemSlots = 4;
 
 // Chunks of Q that are in registers; the rest is in shared memory.
 inline constexpr int kRegisterChunks = 5;
 
-template <class Element>
+// The chunks of a tile as they are in memory, if they have to be widened.
+template <bool kWidens>
+struct Codes {};
+template <>
+struct Codes<true> {
+  alignas(1024) uint8_t chunks[kChunks][kChunkElements];
+  uint64_t present;  // with the rope columns: a bit for each token
+  FullBarrier full[kChunks];
+  Barrier empty[kChunks];
+};
+
+template <class Format>
 struct SharedMemory {
+  using Element = typename Format::Element;
+  static constexpr int kHalfSlots = Format::kHalfSlots;
+  static constexpr int kRopeSlots = Format::kRopeSlots;
+
   alignas(1024) Element latent[kHalfSlots][kHalfChunks * kChunkElements];
   alignas(1024) Element rope[kRopeSlots][kChunkElements];
   alignas(1024) Element q[kChunks - kRegisterChunks][kChunkElements];
@@ -67,8 +98,10 @@ struct SharedMemory {
   Barrier weights_empty[kWeightSlots];
   Barrier item_full[kItemSlots];
   Barrier item_empty[kItemSlots];
+  Codes<Format::kWidens> codes;
 };
-static_assert(sizeof(SharedMemory<cute::bfloat16_t>) <= 227 * 1024);
+static_assert(sizeof(SharedMemory<Format<DType::bf16, DType::bf16>>) <= 227 * 1024);
+static_assert(sizeof(SharedMemory<Format<DType::bf16, DType::e4m3>>) <= 227 * 1024);
 
 // Where the `turn`-th user of a ring is.
 template <int kSlots>
@@ -80,42 +113,69 @@ struct Place {
       : slot(turn % kSlots), phase(turn / kSlots & 1) {}
 };
 
-// The latent halves of the `tile`-th tile of a block.
-__device__ __forceinline__ Place<kHalfSlots> half_place(uint32_t tile, int half) {
-  return Place<kHalfSlots>(2 * tile + half);
+// Where the latent halves and the rope columns of a block's `tile`-th tile are.
+template <class Format>
+__device__ __forceinline__ Place<Format::kHalfSlots> half_place(uint32_t tile, int half) {
+  return Place<Format::kHalfSlots>(2 * tile + half);
+}
+template <class Format>
+__device__ __forceinline__ Place<Format::kRopeSlots> rope_place(uint32_t tile) {
+  return Place<Format::kRopeSlots>(tile);
 }
 
 // Until a tile may be loaded.
-template <class Element>
-__device__ void wait_until_empty(SharedMemory<Element>& shared, uint32_t tile) {
+template <class Format>
+__device__ void wait_until_empty(SharedMemory<Format>& shared, uint32_t tile) {
   for (int half = 0; half < 2; ++half) {
-    const Place<kHalfSlots> place = half_place(tile, half);
+    const auto place = half_place<Format>(tile, half);
     shared.latent_empty[place.slot].wait(place.phase ^ 1);
   }
-  const Place<kRopeSlots> rope(tile);
+  const auto rope = rope_place<Format>(tile);
   shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
+}
+
+// By a warp, `kTimes` for each of `kBlocks`, which fill their places together.
+template <int kBlocks, int kTimes = 1>
+__device__ __forceinline__ void release(Barrier& empty) {
+  const int lane = threadIdx.x % kWarp;
+  if (lane >= kBlocks * kTimes) return;
+  if constexpr (kBlocks == 1) {
+    empty.arrive();
+  } else {
+    empty.arrive(lane / kTimes);
+  }
 }
 
 // One thread tells the others the items, in order. The last has no request.
 inline constexpr int kNoRequest = -1;
 
-template <class Element>
-__device__ void write_items(SharedMemory<Element>& shared, Walk walk) {
-  Item item;
-  uint32_t count = 0;
-  do {
-    if (!walk.next(item)) item.request = kNoRequest;
-    const Place<kItemSlots> place(count++);
-    shared.item_empty[place.slot].wait(place.phase ^ 1);
-    shared.items[place.slot] = item;
-    shared.item_full[place.slot].arrive();
-  } while (item.request != kNoRequest);
-}
+template <class Format>
+class ItemWriter {
+ public:
+  __device__ ItemWriter(SharedMemory<Format>& shared, Walk walk) : shared_(shared), walk_(walk) {}
 
-template <class Element>
+  // Whether there was one.
+  __device__ __forceinline__ bool write() {
+    Item item;
+    const bool found = walk_.next(item);
+    if (!found) item.request = kNoRequest;
+    const Place<kItemSlots> place(count_++);
+    shared_.item_empty[place.slot].wait(place.phase ^ 1);
+    shared_.items[place.slot] = item;
+    shared_.item_full[place.slot].arrive();
+    return found;
+  }
+
+ private:
+  SharedMemory<Format>& shared_;
+  Walk walk_;
+  uint32_t count_ = 0;
+};
+
+template <class Format>
 class ItemReader {
  public:
-  __device__ explicit ItemReader(SharedMemory<Element>& shared) : shared_(shared) {}
+  __device__ explicit ItemReader(SharedMemory<Format>& shared) : shared_(shared) {}
 
   __device__ __forceinline__ bool next(Item& item) {
     const Place<kItemSlots> place(count_++);
@@ -127,8 +187,26 @@ class ItemReader {
   }
 
  private:
-  SharedMemory<Element>& shared_;
+  SharedMemory<Format>& shared_;
   uint32_t count_ = 0;
+};
+
+// For the warp that tells the others the items and works on them itself.
+template <class Format>
+class ItemSource {
+ public:
+  __device__ ItemSource(SharedMemory<Format>& shared, Walk walk)
+      : writer_(shared, walk), reader_(shared) {}
+
+  __device__ __forceinline__ bool next(Item& item) {
+    if (threadIdx.x % kWarp == 0) writer_.write();
+    __syncwarp();
+    return reader_.next(item);
+  }
+
+ private:
+  ItemWriter<Format> writer_;
+  ItemReader<Format> reader_;
 };
 
 // Chunks of 64 rows by 64 columns, 128 bytes a row, swizzled.

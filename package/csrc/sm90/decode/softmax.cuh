@@ -1,8 +1,10 @@
 // Softmax of the rows of a tile, tile after tile: what a warpgroup knows of its rows.
 #pragma once
 
+#include <cfloat>
 #include <cmath>
 
+#include "sm90/decode/half_query.cuh"
 #include "sm90/decode/shared.cuh"
 #include "sm90/decode/walk.cuh"
 
@@ -15,8 +17,9 @@ __device__ __forceinline__ float power_of_2(float exponent) {
   return power;
 }
 
-// `Logits` is a thread's part of a tile, as the tensor cores leave it.
-template <class Logits>
+// `Logits` is a thread's part of a tile, as the tensor cores leave it. Rows of Q may be scaled,
+// each by a factor of its own, which the logits are relieved of here.
+template <class Logits, bool kRowsAreScaled>
 class Softmax {
   // A row keeps its maximum until a logit exceeds it by this, as a power of 2: weights stay within
   // what fp16 holds, and hardly any tile makes the sums before it be rescaled.
@@ -38,6 +41,14 @@ class Softmax {
       limit_[i] = params_.causal ? item.tokens - hidden + s : item.tokens;
       max_[i] = -INFINITY;
       sum_[i] = 0;
+    }
+  }
+
+  __device__ __forceinline__ void scale_logits(const HalfQuery& query) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      // Not 0, so that a masked logit stays -inf.
+      logit_scale_[i] = fmaxf(params_.logit_scale * query.inverse_factor(i), FLT_MIN);
     }
   }
 
@@ -72,17 +83,16 @@ class Softmax {
         }
       }
       greatest[i] = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
-      exceeds |= is_raised(greatest[i], max_[i]);
+      exceeds |= is_raised(greatest[i], i);
     }
     if (!__any_sync(~0u, exceeds)) return false;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
       greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 1));
       greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 2));
-      const float before = max_[i];
-      if (!is_raised(greatest[i], before)) continue;
+      if (!is_raised(greatest[i], i)) continue;
+      scale[i] = power_of_2((max_[i] - greatest[i]) * logit_scale(i));
       max_[i] = greatest[i];
-      scale[i] = power_of_2((before - greatest[i]) * params_.logit_scale);
     }
     return true;
   }
@@ -90,14 +100,14 @@ class Softmax {
   __device__ __forceinline__ void exponentiate(Logits& logits, const Rows& scale) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      const float shift = max_[i] == -INFINITY ? 0 : max_[i] * params_.logit_scale;
+      const float shift = max_[i] == -INFINITY ? 0 : max_[i] * logit_scale(i);
       float sums[2] = {sum_[i] * scale[i], 0};
 #pragma unroll
       for (int e = 0; e < kLogits; e += 4) {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           float& logit = logits(e + i * 2 + k);
-          logit = power_of_2(logit * params_.logit_scale - shift);
+          logit = power_of_2(logit * logit_scale(i) - shift);
           sums[k] += logit;
         }
       }
@@ -125,15 +135,18 @@ class Softmax {
   }
 
  private:
-  __device__ __forceinline__ bool is_raised(float logit, float max) const {
-    return logit * params_.logit_scale > max * params_.logit_scale + kSlack;
+  __device__ __forceinline__ float logit_scale(int i) const {
+    return kRowsAreScaled ? logit_scale_[i] : params_.logit_scale;
+  }
+
+  __device__ __forceinline__ bool is_raised(float logit, int i) const {
+    return logit * logit_scale(i) > max_[i] * logit_scale(i) + kSlack;
   }
 
   __device__ __forceinline__ void store_lse(const Item& item, int i) const {
     const int r = first_row_ + tile_row(i);
     if (r >= params_.shape.rows) return;
-    const float lse =
-        sum_[i] == 0 ? -INFINITY : (max_[i] * params_.logit_scale + log2f(sum_[i])) * kLn2;
+    const float lse = sum_[i] == 0 ? -INFINITY : (max_[i] * logit_scale(i) + log2f(sum_[i])) * kLn2;
     if (item.partial >= 0) {
       params_.partials.lse[int64_t{item.partial} * params_.partials.rows + r] = lse;
     } else if (params_.lse.data != nullptr) {
@@ -147,6 +160,7 @@ class Softmax {
   const int thread_;
   Rows max_;
   Rows sum_;
+  Rows logit_scale_;  // positive, as a power of 2
   int limit_[kThreadRows];
   int seen_by_all_;
 };

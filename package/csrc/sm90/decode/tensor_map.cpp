@@ -36,12 +36,17 @@ Status encode(const char* name, const void* data, int columns, const Dimension (
     box[i + 1] = static_cast<cuuint32_t>(outer[i].box);
     steps[i + 1] = 1;
   }
-  const CUresult result = encode_tiled(
-      map,
-      dtype == DType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      kOuter + 1, const_cast<void*>(data), extents, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  // Codes are read by threads, in order; the others by tensor cores.
+  const bool is_code = dtype == DType::e4m3;
+  const CUresult result =
+      encode_tiled(map,
+                   is_code                ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                   : dtype == DType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                   kOuter + 1, const_cast<void*>(data), extents, strides, box, steps,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   is_code ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
   return Status::error(
       MLA_STRIDE, name,

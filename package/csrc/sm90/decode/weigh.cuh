@@ -2,14 +2,16 @@
 // into shared memory.
 #pragma once
 
+#include "sm90/decode/half_query.cuh"
 #include "sm90/decode/shared.cuh"
 #include "sm90/decode/softmax.cuh"
 #include "sm90/decode/walk.cuh"
 
 namespace mla::sm90 {
 
-template <class Element, int kCluster, bool kGathers>
+template <class Format, int kBlocks, bool kGathers>
 class Weigher {
+  using Element = typename Format::Element;
   static constexpr auto kMajor = cute::GMMA::Major::K;
   using Tile = cute::Shape<cute::_64, cute::Int<kTileTokens>, cute::_64>;
   using RegisterMma = decltype(cute::make_tiled_mma(
@@ -22,10 +24,11 @@ class Weigher {
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<kRegisterChunks * kChunk>>{})));
   static constexpr int kLogits = cute::size(Logits{});
   static constexpr int kStepsOfChunk = 4;  // of the tensor cores
+  static constexpr int kStepWords = 4;     // of a thread
   static constexpr int kChunkPieces = kChunk * sizeof(Element) / sizeof(uint4);
 
  public:
-  __device__ Weigher(const Params& params, SharedMemory<Element>& shared, int first_row)
+  __device__ Weigher(const Params& params, SharedMemory<Format>& shared, int first_row)
       : params_(params),
         shared_(shared),
         thread_(threadIdx.x % kWarpgroup),
@@ -54,47 +57,84 @@ class Weigher {
   // The loader puts Q where an item's first tile would be.
   __device__ __forceinline__ void take_query() {
     using namespace cute;
-    const Place<kHalfSlots> left = half_place(tile_, 0);
-    const Place<kHalfSlots> right = half_place(tile_, 1);
-    const Place<kRopeSlots> rope(tile_);
-    ++tile_;
+    const auto left = half_place<Format>(tile_, 0);
+    const auto right = half_place<Format>(tile_, 1);
+    const auto rope = rope_place<Format>(tile_);
     shared_.latent_full[left.slot].wait(left.phase);
     shared_.latent_full[right.slot].wait(right.phase);
     shared_.rope_full[rope.slot].wait(rope.phase);
+    if constexpr (Format::kWidens) make_query_half();
     Tensor words = recast<uint32_t>(query_);
-    const int lane = thread_ % kWarp;
-    const int row = thread_ / kWarp * 16 + lane % 16;
 #pragma unroll
     for (int step = 0; step < kRegisterChunks * kStepsOfChunk; ++step) {
-      const int chunk = step / kStepsOfChunk;
-      const int piece = step % kStepsOfChunk * 2 + lane / 16;
-      const auto* const half = shared_.latent[chunk < kHalfChunks ? left.slot : right.slot];
-      const auto* const pieces =
-          reinterpret_cast<const uint4*>(half + chunk % kHalfChunks * kChunkElements);
-      SM75_U32x4_LDSM_N::copy(
-          reinterpret_cast<const uint128_t&>(pieces[row * kChunkPieces + (piece ^ row % 8)]),
-          words(step * 4), words(step * 4 + 1), words(step * 4 + 2), words(step * 4 + 3));
+      read_step(chunk_at(step / kStepsOfChunk), step % kStepsOfChunk, &words(step * kStepWords));
     }
 #pragma unroll
     for (int i = 0; i < size(words); ++i) words(i) ^= params_.sign_flip;
 #pragma unroll 1
     for (int chunk = kRegisterChunks; chunk < kChunks; ++chunk) {
-      const Element* const from =
-          chunk == kRopeChunk ? shared_.rope[rope.slot]
-                              : shared_.latent[right.slot] + chunk % kHalfChunks * kChunkElements;
+      const auto* const from = reinterpret_cast<const uint32_t*>(chunk_at(chunk));
       auto* const to = reinterpret_cast<uint32_t*>(shared_.q[chunk - kRegisterChunks]);
 #pragma unroll
       for (int i = thread_; i < kChunkElements / 2; i += kWarpgroup) {
-        to[i] = reinterpret_cast<const uint32_t*>(from)[i] ^ params_.sign_flip;
+        to[i] = from[i] ^ params_.sign_flip;
       }
     }
     cutlass::arch::fence_view_async_shared();
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
-    if (lane < 2 * kCluster) {  // for the two warpgroups of the output
-      shared_.latent_empty[left.slot].arrive(lane / 2);
-      shared_.latent_empty[right.slot].arrive(lane / 2);
+    constexpr int kTimes = 2;  // for the two warpgroups of the output
+    release<kBlocks, kTimes>(shared_.latent_empty[left.slot]);
+    release<kBlocks, kTimes>(shared_.latent_empty[right.slot]);
+    release<kBlocks>(shared_.rope_empty[rope.slot]);
+    ++tile_;
+  }
+
+  // Of the next tile.
+  __device__ __forceinline__ Element* chunk_at(int chunk) const {
+    if (chunk == kRopeChunk) return shared_.rope[rope_place<Format>(tile_).slot];
+    return shared_.latent[half_place<Format>(tile_, chunk / kHalfChunks).slot] +
+           chunk % kHalfChunks * kChunkElements;
+  }
+
+  // A thread's words of a step of the tensor cores, as these take A: of its two rows in turn.
+  __device__ __forceinline__ cute::uint128_t& step_at(Element* chunk, int step) const {
+    const int lane = thread_ % kWarp;
+    const int row = thread_ / kWarp * 16 + lane % 16;
+    const int piece = step * 2 + lane / 16;
+    return reinterpret_cast<cute::uint128_t*>(chunk)[row * kChunkPieces + (piece ^ row % 8)];
+  }
+
+  __device__ __forceinline__ void read_step(Element* chunk, int step, uint32_t* words) const {
+    cute::SM75_U32x4_LDSM_N::copy(step_at(chunk, step), words[0], words[1], words[2], words[3]);
+  }
+
+  // In its place.
+  __device__ __forceinline__ void make_query_half() {
+    HalfQuery half;
+    uint32_t words[kStepWords];
+#pragma unroll 1
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (int step = 0; step < kStepsOfChunk; ++step) {
+        read_step(chunk_at(chunk), step, words);
+#pragma unroll
+        for (int i = 0; i < kStepWords; ++i) half.see(words[i], i % kThreadRows);
+      }
     }
-    if (lane < kCluster) shared_.rope_empty[rope.slot].arrive(lane);
+    half.choose_factors();
+    softmax_.scale_logits(half);
+#pragma unroll 1
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (int step = 0; step < kStepsOfChunk; ++step) {
+        read_step(chunk_at(chunk), step, words);
+#pragma unroll
+        for (int i = 0; i < kStepWords; ++i) words[i] = half.of(words[i], i % kThreadRows);
+        cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
+                                      step_at(chunk_at(chunk), step));
+      }
+    }
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
   }
 
   // The logits of the next tile.
@@ -104,7 +144,7 @@ class Weigher {
     warpgroup_fence_operand(logits_);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const Place<kHalfSlots> place = half_place(tile_, half);
+      const auto place = half_place<Format>(tile_, half);
       shared_.latent_full[place.slot].wait(place.phase);
       fence_copies();
       warpgroup_arrive();
@@ -116,7 +156,7 @@ class Weigher {
     // What weighing waits for, while the tensor cores are busy.
     const Place<kWeightSlots> place(weighed_);
     shared_.weights_empty[place.slot].wait(place.phase ^ 1);
-    const Place<kRopeSlots> rope(tile_);
+    const auto rope = rope_place<Format>(tile_);
     shared_.rope_full[rope.slot].wait(rope.phase);
     present_ = reinterpret_cast<const uint64_t&>(shared_.present[rope.slot]);
     fence_copies();
@@ -155,9 +195,8 @@ class Weigher {
   // lane has read what comes with the rope columns.
   __device__ __forceinline__ void publish() {
     __syncwarp();
-    const int lane = thread_ % kWarp;
-    if (lane % 4 == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
-    if (lane < kCluster) shared_.rope_empty[Place<kRopeSlots>(tile_).slot].arrive(lane);
+    if (thread_ % 4 == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
+    release<kBlocks>(shared_.rope_empty[rope_place<Format>(tile_).slot]);
     ++weighed_;
     ++tile_;
   }
@@ -203,7 +242,7 @@ class Weigher {
     const int absent = (kTileTokens - present) * kChunkPieces;
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
-      const int slot = half_place(tile_, half).slot;
+      const int slot = half_place<Format>(tile_, half).slot;
       auto* const pieces = reinterpret_cast<uint4*>(shared_.latent[slot]);
       for (int i = thread_; i < kHalfChunks * absent; i += kWarpgroup) {
         pieces[(i / absent * kTileTokens + present) * kChunkPieces + i % absent] = {0, 0, 0, 0};
@@ -212,12 +251,12 @@ class Weigher {
   }
 
   const Params& params_;
-  SharedMemory<Element>& shared_;
+  SharedMemory<Format>& shared_;
   const int thread_;
   RegisterMma register_mma_;
   Query query_;
   Logits logits_;
-  Softmax<Logits> softmax_;
+  Softmax<Logits, Format::kWidens> softmax_;
   uint64_t present_;      // a bit for each token of the tile
   uint32_t tile_ = 0;     // of the rings of KV
   uint32_t weighed_ = 0;  // tiles

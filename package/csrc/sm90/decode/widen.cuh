@@ -1,0 +1,104 @@
+// Widens KV: from codes into the rings that tensor cores read.
+#pragma once
+
+#include "sm90/decode/load_query.cuh"
+#include "sm90/decode/shared.cuh"
+
+namespace mla::sm90 {
+
+// `kCluster` blocks load codes together; each widens all of them.
+template <class Format, int kCluster>
+struct Widener {
+  using Element = typename Format::Element;
+  static constexpr int kWarps = 3;
+  // One for each chunk.
+  static constexpr int kLatentArrivals = kHalfChunks;
+  static constexpr int kRopeArrivals = 1;
+
+  const Params& params;
+  SharedMemory<Format>& shared;
+  const int first_row;
+
+  // By `kWarps` warps, each of which widens every third chunk; `warp` is one of them.
+  __device__ void run(int warp) {
+    uint32_t tile = 0;   // of the rings
+    uint32_t phase = 0;  // of the codes, in whose places Q never is
+    Item item;
+    for (ItemReader items(shared); items.next(item);) {
+      const int blocks = item.end - item.first;
+      if (blocks <= 0) continue;
+      QueryLoader<Format, Widener>{params, shared, first_row}.begin(tile, item.request, warp);
+      ++tile;
+#pragma unroll 1
+      for (const uint32_t end = tile + blocks; tile != end; ++tile, phase ^= 1) {
+        widen_tile(tile, phase, warp);
+      }
+    }
+  }
+
+ private:
+  __device__ void widen_tile(uint32_t tile, uint32_t phase, int warp) {
+    const bool leads = threadIdx.x % kWarp == 0;
+    const auto rope = rope_place<Format>(tile);
+#pragma unroll 1
+    for (int chunk = warp; chunk < kChunks; chunk += kWarps) {
+      const bool is_rope = chunk == kRopeChunk;
+      const auto half = half_place<Format>(tile, chunk / kHalfChunks);
+      Barrier& empty = is_rope ? shared.rope_empty[rope.slot] : shared.latent_empty[half.slot];
+      FullBarrier& full = is_rope ? shared.rope_full[rope.slot] : shared.latent_full[half.slot];
+      empty.wait((is_rope ? rope.phase : half.phase) ^ 1);
+      shared.codes.full[chunk].wait(phase);
+      widen(chunk, is_rope ? shared.rope[rope.slot]
+                           : shared.latent[half.slot] + chunk % kHalfChunks * kChunkElements);
+      if (is_rope && leads) {
+        reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = shared.codes.present;
+      }
+      cutlass::arch::fence_view_async_shared();
+      __syncwarp();
+      if (leads) full.arrive();
+      release<kCluster>(shared.codes.empty[chunk]);
+    }
+  }
+
+  __device__ __forceinline__ void widen(int chunk, Element* rows) {
+    constexpr int kCodes = sizeof(uint4);    // that a lane takes at once
+    constexpr int kLanes = kChunk / kCodes;  // of a token
+    constexpr int kTokens = kWarp / kLanes;  // at once
+    constexpr int kPieces = kChunk * sizeof(Element) / sizeof(uint4);
+    constexpr int kRounds = kTileTokens / kTokens;
+    const int lane = threadIdx.x % kWarp;
+    const auto* const from = reinterpret_cast<const uint4*>(shared.codes.chunks[chunk]) + lane;
+    auto* const pieces = reinterpret_cast<uint4*>(rows) + lane / kLanes * kPieces;
+    const int piece = lane % kLanes * 2 ^ lane / kLanes;
+    static_assert(kTokens == kPieces);  // so that the swizzle of a lane's tokens is the same
+    // The next ones are on their way.
+    uint4 codes = from[0];
+    uint4 next = from[kWarp];
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      const uint4 after = i + 2 < kRounds ? from[(i + 2) * kWarp] : next;
+      uint4* const to = pieces + i * kTokens * kPieces;
+      to[piece] = widened(codes.x, codes.y);
+      to[piece ^ 1] = widened(codes.z, codes.w);
+      codes = next;
+      next = after;
+    }
+  }
+
+  static __device__ __forceinline__ uint4 widened(uint32_t low, uint32_t high) {
+    uint4 pairs;
+    widen(low, pairs.x, pairs.y);
+    widen(high, pairs.z, pairs.w);
+    return pairs;
+  }
+
+  // Exact, and NaN for a NaN.
+  static __device__ __forceinline__ void widen(uint32_t codes, uint32_t& low, uint32_t& high) {
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2;"
+        " cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h; }"
+        : "=r"(low), "=r"(high)
+        : "r"(codes));
+  }
+};
+
+}  // namespace mla::sm90
