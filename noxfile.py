@@ -35,6 +35,12 @@ def core_wheel(session: nox.Session) -> str:
     return str(path)
 
 
+def build_for_tests(session: nox.Session, payload: str, name: str, *arguments: str) -> None:
+    """Build a payload into ``dist/<name>``, with the headers of ``tests/gpu/<name>`` in place of its own."""
+    overrides = f"--define=MLA_OVERRIDES=../tests/gpu/{name}"
+    build(session, payload, f"--name={name}", f"--out={DIST / name}", overrides, *arguments)
+
+
 def payloads() -> list[str]:
     """The GPU payloads of the matrix, each a distribution of its own."""
     return sorted(path.parent.name for path in ROOT.glob("generated/*/pyproject.toml"))
@@ -79,7 +85,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "tests/payloads", "tests/gpu/emulation", "tests/sm100")
+        for folder in ("package/csrc", "tests/payloads", "tests/gpu", "tests/sm100")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]
@@ -133,18 +139,16 @@ def gpu(session: nox.Session) -> None:
 @nox.session
 def emulation(session: nox.Session) -> None:
     """Build the sm100 payload for Hopper, a plain kernel in place of CUTLASS's, into dist/emulation/."""
-    folder = DIST / "emulation"
-    build(
-        session,
-        "sm100",
-        "--name=emulation",
-        f"--out={folder}",
-        "--define=MLA_CUDA_ARCH=90a",
-        "--define=MLA_SM100_OVERRIDES=../tests/gpu/emulation",
-    )
-    (path,) = folder.glob("*.whl")
+    build_for_tests(session, "sm100", "emulation", "--define=MLA_CUDA_ARCH=90a")
+    (path,) = DIST.glob("emulation/*.whl")
     session.install("wheel")
     session.run("python", str(ROOT / "ci" / "emulate.py"), str(path), "9.0")
+
+
+@nox.session
+def delays(session: nox.Session) -> None:
+    """Build the sm90 payload with barriers at which warps stall at random, into dist/delays/."""
+    build_for_tests(session, "sm90", "delays")
 
 
 @nox.session

@@ -5,6 +5,8 @@
 # names; MLA_OBJECTS is a folder of such objects that are linked instead of being compiled.
 set(MLA_UNITS "" CACHE STRING "The units to compile, by their names without suffix; empty: all")
 set(MLA_OBJECTS "" CACHE PATH "A folder that holds an object of every unit")
+# Tests put a folder here whose headers stand in for those of csrc.
+set(MLA_OVERRIDES "" CACHE STRING "A folder, as seen from package/, of headers that come before those of csrc")
 
 function(mla_payload name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
@@ -39,6 +41,9 @@ function(mla_payload_target target)
     ${target} PROPERTIES PREFIX lib POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET
                          hidden VISIBILITY_INLINES_HIDDEN ON LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None)
   target_link_libraries(${target} PRIVATE mla_flags ${ARGN})
+  if(MLA_OVERRIDES)
+    target_include_directories(${target} BEFORE PRIVATE "${CMAKE_SOURCE_DIR}/${MLA_OVERRIDES}")
+  endif()
 endfunction()
 
 function(mla_payload_install name folder)

@@ -3,13 +3,13 @@
 // KV fills it. More than half of Q is in registers to make room.
 #pragma once
 
-#include <cutlass/arch/barrier.h>
 #include <cutlass/numeric_conversion.h>
 #include <cutlass/numeric_types.h>
 
 #include <cute/tensor.hpp>
 
 #include "common/dtype.h"
+#include "sm90/decode/barriers.cuh"
 #include "sm90/decode/tile.h"
 #include "sm90/decode/walk.cuh"
 
@@ -33,9 +33,6 @@ inline constexpr int kThreads = 4 * kWarpgroup;
 inline constexpr int kHalf = kLatent / 2;  // columns of the output that a warpgroup computes
 inline constexpr int kHalfChunks = kHalf / kChunk;
 inline constexpr int kChunkElements = kTileTokens * kChunk;
-
-using FullBarrier = cutlass::arch::ClusterTransactionBarrier;
-using Barrier = cutlass::arch::ClusterBarrier;
 
 // What tensor cores multiply, and how many places KV has: two and a half tiles, whose latent is two
 // halves.

@@ -1,0 +1,113 @@
+"""Dense decode of the sm90 payload whose warps stall at random: each role falls behind the others, and no bit changes.
+
+The payload under test is that of ``nox -s delays``, with barriers at which warps stall (``tests/gpu/delays``). It is
+loaded beside the installed one, which was built of the same sources and says what is right.
+"""
+
+from __future__ import annotations
+
+import functools
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mla_kernels import _launcher
+from mla_kernels.discovery import Payload, payloads
+from mla_kernels.resolve import bound
+
+from tests.gpu.conftest import absence, arch_name, refuse
+from tests.kernels.compare import assert_same_bytes
+from tests.kernels.problems import Decode, garbage_workspace
+from tests.kernels.rows import Row, rows
+
+ARCH = "sm90a"
+WHEELS = Path(__file__).parents[2] / "dist" / "delays"
+DENSE = [row for row in rows("decode") if row.arch == ARCH]
+PAGES = {"tma": 64, "gather": 16}
+RAGGED = (4096, 2999, 1025, 64, 0, 1, 129) * 10
+
+each = pytest.mark.parametrize("variant", DENSE, ids=[row.name for row in DENSE])
+
+
+@pytest.fixture(scope="module")
+def stalling(tmp_path_factory: pytest.TempPathFactory) -> Payload:
+    """The installed payload with the library of the other."""
+    reason = absence()
+    if reason is not None:
+        refuse(reason)
+    if arch_name() != ARCH:
+        pytest.skip(f"not run: {ARCH}: the arch under test is {arch_name()}")
+    wheels = sorted(WHEELS.glob("mla_kernels_sm90-*.whl"))
+    if not wheels:
+        refuse(f"{ARCH}: no payload whose warps stall is in dist/delays (nox -s delays)")
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        library = wheel.extract("mla_kernels_sm90/libmla_sm90.so", tmp_path_factory.mktemp("delays"))
+    return replace(payloads().found["sm90"], library=_launcher.Payload(library))
+
+
+def kernel_of(payload: Payload, problem: Decode) -> Any:
+    """The kernel of a problem, from that payload."""
+    installed = problem.kernel()
+    return bound(payload, installed.variant, installed.config)
+
+
+@each
+@pytest.mark.parametrize("num_heads", [9, 16, 128])
+@pytest.mark.parametrize("max_splits", [None, 1])
+def test_no_bit_changes_in_a_hundred_runs(
+    variant: Row, num_heads: int, max_splits: int | None, stalling: Payload
+) -> None:
+    """Of each block, some 10 tiles and more, so that every ring is gone round several times."""
+    problem = Decode(
+        variant.name,
+        lengths=RAGGED,
+        num_heads=num_heads,
+        q_len=2,
+        page_size=PAGES[variant.load],
+        max_splits=max_splits,
+    )
+    inputs = problem.tensors()
+    want_out, want_lse = problem.launch(inputs)
+    problem.compare(want_out, want_lse, *problem.expected())
+    kernel = kernel_of(stalling, problem)
+    plan = kernel.plan(inputs["seq_lens"], max_splits=max_splits or 0)
+    out, lse = torch.empty_like(want_out), torch.empty_like(want_lse)
+    workspace = garbage_workspace("cuda")
+    for _ in range(100):
+        for buffer in (out, lse, workspace):
+            buffer.view(torch.uint8).fill_(0xFF)
+        kernel(**inputs, **problem.scalars(), plan=plan, out=out, lse=lse, workspace=workspace)
+        assert_same_bytes("out", out, want_out)
+        assert_same_bytes("lse", lse, want_lse)
+
+
+@each
+def test_warps_do_stall(variant: Row, stalling: Payload) -> None:
+    """The same launch takes twice as long, or the bits of the other test say nothing."""
+    problem = Decode(variant.name, lengths=(4096,) * 7, max_splits=1, page_size=PAGES[variant.load])
+    inputs = problem.tensors()
+    times = []
+    for kernel in (problem.kernel(), kernel_of(stalling, problem)):
+        plan = kernel.plan(inputs["seq_lens"], max_splits=1)
+        out, lse = kernel(**inputs, **problem.scalars(), plan=plan)
+        launch = functools.partial(kernel, **inputs, **problem.scalars(), plan=plan, out=out, lse=lse)
+        times.append(shortest(launch))
+    installed, stalled = times
+    assert stalled > 2 * installed, f"{stalled:.3f} ms, without stalls {installed:.3f} ms"
+
+
+def shortest(run: Callable[[], object]) -> float:
+    """Milliseconds of the shortest of some runs, which other processes on the GPU disturb least."""
+    times = []
+    for _ in range(20):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return min(times)
