@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     } else if (!params.query.by_tma) {
       loaders += 1;
     }
-    for (auto& barrier : shared.item_empty) barrier.init(3 * kWarps + loaders);
+    for (auto& barrier : shared.item_empty) barrier.init((3 * kWarps + loaders) * kWarp);
     cutlass::arch::fence_barrier_init();
   }
   if constexpr (kCluster == 1) {

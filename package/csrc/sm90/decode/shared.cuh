@@ -178,8 +178,9 @@ class ItemReader {
     const Place<kItemSlots> place(count_++);
     shared_.item_full[place.slot].wait(place.phase);
     item = shared_.items[place.slot];
-    __syncwarp();
-    if (threadIdx.x % kWarp == 0) shared_.item_empty[place.slot].arrive();
+    __syncwarp();  // without it, the loader that gathers lacks a register
+    // By every lane: racecheck does not count what the others read as read before one arrives.
+    shared_.item_empty[place.slot].arrive();
     return item.request != kNoRequest;
   }
 

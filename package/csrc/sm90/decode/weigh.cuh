@@ -158,7 +158,7 @@ class Weigher {
     shared_.weights_empty[place.slot].wait(place.phase ^ 1);
     const auto rope = rope_place<Format>(tile_);
     shared_.rope_full[rope.slot].wait(rope.phase);
-    present_ = reinterpret_cast<const uint64_t&>(shared_.present[rope.slot]);
+    present_ = read_present(rope.slot);
     fence_copies();
     warpgroup_arrive();
     multiply_chunk(kRopeChunk, shared_.rope[rope.slot]);
@@ -166,6 +166,16 @@ class Weigher {
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits_);
     if (thread_ % kWarp == 0) shared_.logits_done[place.slot].arrive();
+  }
+
+  // By the lanes that arrive when the place may be written anew, for all: racecheck does not count
+  // what other lanes read before a __syncwarp as before that.
+  __device__ __forceinline__ uint64_t read_present(int slot) const {
+    uint64_t present = 0;
+    if (thread_ % kWarp < kBlocks) {
+      present = reinterpret_cast<const uint64_t&>(shared_.present[slot]);
+    }
+    return __shfl_sync(~0u, present, 0);
   }
 
   // What threads have copied is for tensor cores to read.
@@ -191,8 +201,8 @@ class Weigher {
     }
   }
 
-  // The weights may be used, and what the lanes that arrive have written beside them; and every
-  // lane has read what comes with the rope columns.
+  // The weights may be used, and what the lanes that arrive have written beside them; and the lanes
+  // that arrive have read what comes with the rope columns.
   __device__ __forceinline__ void publish() {
     __syncwarp();
     if (thread_ % 4 == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
