@@ -1,0 +1,58 @@
+"""compute-sanitizer finds nothing in small launches of every op of the sm90 payload."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import mla_kernels as mla
+import pytest
+
+from tests.gpu.conftest import refuse
+from tests.kernels.rows import row, rows
+
+ROOT = Path(__file__).parents[2]
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+DENSE = [each.name for each in rows("decode") if each.arch == "sm90a" and each.q_dtype == "bf16"]
+FOUND = 86
+"""The exit status of a run in which a tool found something."""
+
+
+@pytest.fixture
+def sanitizer() -> str:
+    """The path of compute-sanitizer."""
+    found = shutil.which("compute-sanitizer")
+    if found is None:
+        refuse("no compute-sanitizer on PATH")
+    return str(found)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("variant", DENSE)
+def test_dense_decode(tool: str, variant: str, arch: str, sanitizer: str) -> None:
+    if arch != row(variant).arch:
+        pytest.skip(f"not run: {variant}: the arch under test is {arch}")
+    if not mla.variants(arch=arch, op="decode"):
+        refuse(f"{arch}: no payload with decode is installed")
+    check(sanitizer, tool, variant)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_caches(tool: str, arch: str, sanitizer: str) -> None:
+    check(sanitizer, tool, "caches")
+
+
+def check(sanitizer: str, tool: str, task: str) -> None:
+    """Without torch's cache of memory, so that what lies beyond a tensor belongs to nobody."""
+    done = subprocess.run(
+        [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND), "--print-limit", "20",
+         sys.executable, "-m", "tests.gpu.small_launches", task],
+        cwd=ROOT, env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode != FOUND, f"{tool} on {task}:\n{done.stdout[-6000:]}"
+    assert done.returncode == 0, f"{task} failed under {tool}:\n{done.stdout[-6000:]}"
+    assert "SUMMARY: 0 " in done.stdout, f"{tool} has watched nothing:\n{done.stdout[-6000:]}"
