@@ -172,9 +172,11 @@ class Weigher {
   // what other lanes read before a __syncwarp as before that.
   __device__ __forceinline__ uint64_t read_present(int slot) const {
     uint64_t present = 0;
-    if (thread_ % kWarp < kBlocks) {
-      present = reinterpret_cast<const uint64_t&>(shared_.present[slot]);
-    }
+    // Without a branch, after which the compiler would take a warp for divergent.
+    asm volatile("{ .reg .pred reads; setp.lt.u32 reads, %1, %2; @reads ld.shared.b64 %0, [%3]; }"
+                 : "+l"(present)
+                 : "r"(thread_ % kWarp), "n"(kBlocks),
+                   "r"(cute::cast_smem_ptr_to_uint(shared_.present[slot])));
     return __shfl_sync(~0u, present, 0);
   }
 
