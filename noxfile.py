@@ -85,7 +85,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "tests/payloads", "tests/gpu", "tests/sm100")
+        for folder in ("package/csrc", "tests/payloads", "tests/gpu", "tests/sm90", "tests/sm100")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]
@@ -111,7 +111,7 @@ def units(session: nox.Session) -> None:
     build(session, "sm100", f"--units={','.join(names)}")
     inspect(session, *(str(DIST / "shards" / "sm100-units" / f"{name}.o") for name in names[:2]))
     session.install("pytest")
-    session.run("pytest", "tests/sm100", "-p", "no:cacheprovider")
+    session.run("pytest", "tests/sm90", "tests/sm100", "-p", "no:cacheprovider")
 
 
 @nox.session

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -279,6 +281,64 @@ def test_two_streams_at_once(variant: Row) -> None:
         for (out, lse), (want_out, want_lse) in zip(got, want, strict=True):
             assert_same_bytes("out", out, want_out)
             assert_same_bytes("lse", lse, want_lse)
+
+
+@each
+def test_other_tensors_at_the_same_addresses(variant: Row) -> None:
+    """Caches of other pages and strides, and queries of other shapes and strides, take turns in the same memory."""
+    places = {
+        name: torch.zeros(1 << 22, dtype=memory.DTYPES[dtype], device="cuda")
+        for name, dtype in (("q", variant.q_dtype), ("kv_cache", variant.kv_dtype))
+    }
+    problems = [
+        Decode(variant.name, page_size=64, num_heads=16, seed=1),
+        Decode(variant.name, page_size=128, num_heads=16, seed=2),
+        Decode(variant.name, page_size=64, num_heads=128, q_len=2, lengths=(300, 64, 0, 1, 5), seed=3),
+    ]
+    wanted = [problem.expected() for problem in problems]
+    for _ in range(2):
+        for problem, want in zip(problems, wanted, strict=True):
+            for pad in (0, 64):
+                inputs = problem.tensors()
+                for name, place in places.items():
+                    *outer, inner, row = inputs[name].shape
+                    shape = (*outer, inner + pad // 16, row + pad)
+                    view = place[: math.prod(shape)].view(shape)[..., :inner, :row]
+                    inputs[name] = view.copy_(inputs[name])
+                out, lse = problem.launch(inputs)
+                problem.compare(out, lse, *want)
+
+
+@each
+def test_caches_freed_and_allocated_again(variant: Row) -> None:
+    addresses = set()
+    for i, page_size in enumerate((64, 128, 192) * 4):
+        problem = Decode(variant.name, page_size=page_size, num_heads=16, strided=i % 2 == 1, seed=i)
+        inputs = problem.tensors()
+        addresses.add(inputs["kv_cache"].data_ptr())
+        out, lse = problem.launch(inputs)
+        problem.compare(out, lse, *problem.expected())
+        del inputs
+    assert len(addresses) < 12, "no address came back"
+
+
+@each
+def test_layers_take_turns_in_two_threads(variant: Row) -> None:
+    problems = [Decode(variant.name, lengths=(700 + i, 20, 0), num_heads=16, seed=i) for i in range(4)]
+    inputs = [problem.tensors() for problem in problems]
+    want = [problem.launch(given) for problem, given in zip(problems, inputs, strict=True)]
+    torch.cuda.synchronize()
+
+    def steps(first: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for i in range(40):
+                layer = (first + i) % len(problems)
+                out, lse = problems[layer].launch(inputs[layer])
+                assert_same_bytes("out", out, want[layer][0])
+                assert_same_bytes("lse", lse, want[layer][1])
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(steps, range(2)))
 
 
 @each

@@ -1,6 +1,10 @@
 #include "sm90/decode/tensor_map.h"
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <tuple>
+#include <unordered_map>
 
 #include "cuda/device.h"
 
@@ -19,32 +23,56 @@ struct Dimension {
 };
 
 // Rows of `columns` elements in outer dimensions; a box has one chunk of each row.
-template <size_t kOuter>
-Status encode(const char* name, const void* data, int columns, const Dimension (&outer)[kOuter],
-              DType dtype, CUtensorMap* map) {
-  static const cuda::DriverFunction<Encode> encode_tiled("cuTensorMapEncodeTiled", 12000);
-  const int64_t bytes = static_cast<int64_t>(element_bytes(dtype));
-  cuuint64_t extents[kOuter + 1] = {static_cast<cuuint64_t>(columns)};
-  cuuint64_t strides[kOuter];
-  cuuint32_t box[kOuter + 1] = {kChunk};
-  cuuint32_t steps[kOuter + 1] = {1};
-  for (size_t i = 0; i < kOuter; ++i) {
-    extents[i + 1] = static_cast<cuuint64_t>(outer[i].extent);
-    // Of one row, any stride would do, but the driver might refuse it.
-    strides[i] =
-        static_cast<cuuint64_t>((outer[i].extent == 1 ? columns : outer[i].stride) * bytes);
-    box[i + 1] = static_cast<cuuint32_t>(outer[i].box);
-    steps[i + 1] = 1;
+struct Rows {
+  static constexpr size_t kMostRank = 4;
+
+  void* data;
+  DType dtype;
+  cuuint32_t rank = 1;
+  std::array<cuuint64_t, kMostRank> extents = {};
+  std::array<cuuint64_t, kMostRank - 1> strides = {};  // bytes
+  std::array<cuuint32_t, kMostRank> box = {kChunk};
+
+  Rows(const void* rows, int columns, std::initializer_list<Dimension> outer, DType type)
+      : data(const_cast<void*>(rows)), dtype(type) {
+    const int64_t bytes = static_cast<int64_t>(element_bytes(dtype));
+    extents[0] = static_cast<cuuint64_t>(columns);
+    for (const Dimension& dimension : outer) {
+      extents[rank] = static_cast<cuuint64_t>(dimension.extent);
+      // Of one row, any stride would do, but the driver might refuse it.
+      strides[rank - 1] =
+          static_cast<cuuint64_t>((dimension.extent == 1 ? columns : dimension.stride) * bytes);
+      box[rank] = static_cast<cuuint32_t>(dimension.box);
+      ++rank;
+    }
   }
+
+  auto fields() const { return std::tie(data, dtype, rank, extents, strides, box); }
+  bool operator==(const Rows& other) const { return fields() == other.fields(); }
+};
+
+struct Hash {
+  size_t operator()(const Rows& rows) const {
+    uint64_t hash = reinterpret_cast<uintptr_t>(rows.data);
+    const auto mix = [&hash](uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15; };
+    for (const cuuint64_t extent : rows.extents) mix(extent);
+    for (const cuuint64_t stride : rows.strides) mix(stride);
+    return hash;
+  }
+};
+
+Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
+  static const cuda::DriverFunction<Encode> encode_tiled("cuTensorMapEncodeTiled", 12000);
+  constexpr std::array<cuuint32_t, Rows::kMostRank> kSteps = {1, 1, 1, 1};
   // Codes are read by threads, in order; the others by tensor cores.
-  const bool is_code = dtype == DType::e4m3;
+  const bool is_code = rows.dtype == DType::e4m3;
   const CUresult result =
       encode_tiled(map,
-                   is_code                ? CU_TENSOR_MAP_DATA_TYPE_UINT8
-                   : dtype == DType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                   kOuter + 1, const_cast<void*>(data), extents, strides, box, steps,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   is_code                     ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                   : rows.dtype == DType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                               : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                   rows.rank, rows.data, rows.extents.data(), rows.strides.data(), rows.box.data(),
+                   kSteps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                    is_code ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
@@ -54,35 +82,56 @@ Status encode(const char* name, const void* data, int columns, const Dimension (
       "strides below 2^40 bytes");
 }
 
-Status encode_kv(const KvView& kv, DType dtype, Params* params) {
-  MLA_TRY(encode("kv_cache", kv.latent, kLatent,
-                 {{kv.page_size, kv.latent_stride_token, kTileTokens},
-                  {kv.num_pages, kv.latent_stride_page, 1}},
-                 dtype, &params->latent_map));
-  return encode(
-      "kv_cache", kv.rope, kRope,
-      {{kv.page_size, kv.rope_stride_token, kTileTokens}, {kv.num_pages, kv.rope_stride_page, 1}},
-      dtype, &params->rope_map);
+// The layers of a step, and the steps, ask for the same maps again and again. A map is its rows in
+// other words, and neither owns memory nor looks at it, so that it is right for as long as the
+// process lives, whatever comes to lie at the address. Each thread has its own: no locks.
+Status find_map(const char* name, const Rows& rows, CUtensorMap* map) {
+  constexpr size_t kMostMaps = 1024;
+  thread_local std::unordered_map<Rows, CUtensorMap, Hash> maps;
+  const auto known = maps.find(rows);
+  if (known != maps.end()) {
+    *map = known->second;
+    return {};
+  }
+  MLA_TRY(encode(name, rows, map));
+  if (maps.size() >= kMostMaps) maps.clear();
+  maps.emplace(rows, *map);
+  return {};
 }
 
-Status encode_query(const Shape& shape, DType dtype, Query* query) {
-  const int heads = std::min(shape.num_heads, kTileRows);
-  const auto encode_rows = [&](const RowView& rows, int columns, CUtensorMap* map) {
-    return encode("q", rows.data, columns,
-                  {{shape.num_heads, rows.stride[2], heads},
-                   {shape.q_len, rows.stride[1], kTileRows / heads},
-                   {shape.batch, rows.stride[0], 1}},
-                  dtype, map);
+Status find_kv_maps(const KvView& kv, DType dtype, Params* params) {
+  const auto find = [&](const void* data, int columns, int64_t token, int64_t page,
+                        CUtensorMap* map) {
+    return find_map(
+        "kv_cache",
+        {data, columns, {{kv.page_size, token, kTileTokens}, {kv.num_pages, page, 1}}, dtype}, map);
   };
-  MLA_TRY(encode_rows(query->latent, kLatent, &query->latent_map));
-  return encode_rows(query->rope, kRope, &query->rope_map);
+  MLA_TRY(
+      find(kv.latent, kLatent, kv.latent_stride_token, kv.latent_stride_page, &params->latent_map));
+  return find(kv.rope, kRope, kv.rope_stride_token, kv.rope_stride_page, &params->rope_map);
+}
+
+Status find_query_maps(const Shape& shape, DType dtype, Query* query) {
+  const int heads = std::min(shape.num_heads, kTileRows);
+  const auto find = [&](const RowView& view, int columns, CUtensorMap* map) {
+    return find_map("q",
+                    {view.data,
+                     columns,
+                     {{shape.num_heads, view.stride[2], heads},
+                      {shape.q_len, view.stride[1], kTileRows / heads},
+                      {shape.batch, view.stride[0], 1}},
+                     dtype},
+                    map);
+  };
+  MLA_TRY(find(query->latent, kLatent, &query->latent_map));
+  return find(query->rope, kRope, &query->rope_map);
 }
 
 }  // namespace
 
 Status encode_maps(const Traits& traits, Params* params) {
-  if (traits.load == Load::tma) MLA_TRY(encode_kv(params->kv, traits.kv, params));
-  return params->query.by_tma ? encode_query(params->shape, traits.q, &params->query) : Status();
+  if (traits.load == Load::tma) MLA_TRY(find_kv_maps(params->kv, traits.kv, params));
+  return params->query.by_tma ? find_query_maps(params->shape, traits.q, &params->query) : Status();
 }
 
 }  // namespace mla::sm90

@@ -1,0 +1,236 @@
+// The tensor maps of the sm90 payload against what a launch's tensors say; prints what differs and
+// exits with 1.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/status.h"
+#include "cuda/device.h"
+#include "sm90/decode/tensor_map.h"
+
+namespace {
+
+std::atomic<int> encoded{0};
+std::atomic<bool> refuses{false};
+
+// What a map is asked to be; here, it is what a map consists of.
+struct Request {
+  uint64_t data;
+  uint32_t type, rank;
+  uint64_t extents[4], strides[3];
+  uint32_t box[4];
+  uint32_t swizzle;
+};
+static_assert(sizeof(Request) <= sizeof(CUtensorMap));
+
+CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
+                const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
+                const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  ++encoded;
+  if (refuses) return CUDA_ERROR_INVALID_VALUE;
+  Request request = {};
+  request.data = reinterpret_cast<uintptr_t>(data);
+  request.type = static_cast<uint32_t>(type);
+  request.rank = rank;
+  request.swizzle = static_cast<uint32_t>(swizzle);
+  for (cuuint32_t i = 0; i < rank; ++i) {
+    request.extents[i] = extents[i];
+    request.box[i] = box[i];
+    if (i > 0) request.strides[i - 1] = strides[i - 1];
+    if (steps[i] != 1) return CUDA_ERROR_INVALID_VALUE;
+  }
+  memset(map, 0, sizeof *map);
+  memcpy(map, &request, sizeof request);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** address, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  const bool known = std::string(name) == "cuTensorMapEncodeTiled";
+  *address = known ? reinterpret_cast<void*>(encode) : nullptr;
+  *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+}
+
+namespace {
+
+using namespace mla;
+using namespace mla::sm90;
+
+std::atomic<int> failures{0};
+
+void check(bool passed, const std::string& what) {
+  if (passed) return;
+  std::printf("FAILED: %s\n", what.c_str());
+  ++failures;
+}
+
+constexpr Traits kBf16 = {DType::bf16, DType::bf16, DType::bf16, Load::tma};
+constexpr Traits kCodes = {DType::bf16, DType::e4m3, DType::bf16, Load::tma};
+
+void* address(uint64_t number) { return reinterpret_cast<void*>(number); }
+
+Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
+  Params params = {};
+  params.shape.batch = 7;
+  params.shape.q_len = 2;
+  params.shape.num_heads = 16;
+  params.kv.latent = address(cache);
+  params.kv.rope = address(cache + 1024);
+  params.kv.latent_stride_token = params.kv.rope_stride_token = 576;
+  params.kv.latent_stride_page = params.kv.rope_stride_page = 576 * page_size;
+  params.kv.num_pages = 9;
+  params.kv.page_size = page_size;
+  params.query.latent = {address(q), {q_stride * 32, q_stride * 16, q_stride}};
+  params.query.rope = {address(q + 1024), {q_stride * 32, q_stride * 16, q_stride}};
+  params.query.by_tma = 1;
+  return params;
+}
+
+// The cache's map of `params` and the queries', as its numbers say.
+Request cache_map(const Params& params, bool rope, bool codes) {
+  const KvView& kv = params.kv;
+  const uint64_t bytes = codes ? 1 : 2;
+  const uint64_t token = rope ? kv.rope_stride_token : kv.latent_stride_token;
+  const uint64_t page = rope ? kv.rope_stride_page : kv.latent_stride_page;
+  return {reinterpret_cast<uintptr_t>(rope ? kv.rope : kv.latent),
+          static_cast<uint32_t>(codes ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                      : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+          3,
+          {rope ? 64u : 512u, static_cast<uint64_t>(kv.page_size),
+           static_cast<uint64_t>(kv.num_pages), 0},
+          {token * bytes, page * bytes, 0},
+          {64, 64, 1, 0},
+          static_cast<uint32_t>(codes ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B)};
+}
+
+Request query_map(const Params& params, bool rope) {
+  const RowView& rows = rope ? params.query.rope : params.query.latent;
+  const auto bytes = [&](int i) { return static_cast<uint64_t>(rows.stride[i]) * 2; };
+  return {reinterpret_cast<uintptr_t>(rows.data),
+          CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+          4,
+          {rope ? 64u : 512u, 16, 2, static_cast<uint64_t>(params.shape.batch)},
+          {bytes(2), bytes(1), bytes(0)},
+          {64, 16, 4, 1},
+          CU_TENSOR_MAP_SWIZZLE_128B};
+}
+
+bool is(const CUtensorMap& map, const Request& want) {
+  Request got;
+  memcpy(&got, &map, sizeof got);
+  const auto same = [](const auto& a, const auto& b) {
+    return std::equal(std::begin(a), std::end(a), std::begin(b));
+  };
+  return got.data == want.data && got.type == want.type && got.rank == want.rank &&
+         same(got.extents, want.extents) && same(got.strides, want.strides) &&
+         same(got.box, want.box) && got.swizzle == want.swizzle;
+}
+
+void check_step(const Params& given, const Traits& traits, const std::string& what) {
+  Params params = given;
+  check(encode_maps(traits, &params).ok(), what + ": refused");
+  const bool codes = traits.kv == DType::e4m3;
+  check(is(params.latent_map, cache_map(params, false, codes)), what + ": latent");
+  check(is(params.rope_map, cache_map(params, true, codes)), what + ": rope");
+  check(is(params.query.latent_map, query_map(params, false)), what + ": latent of q");
+  check(is(params.query.rope_map, query_map(params, true)), what + ": rope of q");
+}
+
+constexpr uint64_t kCache = 1 << 20, kOther = 2 << 20, kQ = 3 << 20;
+
+// The maps that the driver made since the last question.
+int fresh() { return encoded.exchange(0); }
+
+void check_memo() {
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    check_step(step(kCache, 64, kQ, 576), kBf16, "a cache");
+    check_step(step(kOther, 64, kQ, 576), kBf16, "another");
+  }
+  check(fresh() == 6, "two caches and one q are six maps");
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    check_step(step(kCache, 64, kQ, 576), kBf16, "q");
+    check_step(step(kCache, 64, kQ, 1152), kBf16, "q of other strides at the same address");
+  }
+  check(fresh() == 2, "strides of q are two maps");
+  check_step(step(kCache, 128, kQ, 576), kBf16, "a cache of other pages at the same address");
+  check(fresh() == 2, "pages are two maps");
+  check_step(step(kCache, 64, kQ, 576), kCodes, "codes at the same address");
+  check(fresh() == 2, "types are two maps");
+  Params larger = step(kCache, 64, kQ, 576);
+  larger.kv.num_pages = 10;
+  larger.shape.batch = 8;
+  check_step(larger, kBf16, "more pages, more requests");
+  check(fresh() == 4, "extents are four maps");
+}
+
+void check_strides_of_one() {
+  Params one = step(kCache, 64, kQ, 576);
+  one.shape.batch = one.kv.num_pages = 1;
+  one.kv.latent_stride_page = 12345;
+  one.query.latent.stride[0] = 54321;
+  check(encode_maps(kBf16, &one).ok(), "one page, one request");
+  fresh();
+  one.kv.latent_stride_page = 7;
+  one.query.latent.stride[0] = 5;
+  check(encode_maps(kBf16, &one).ok() && fresh() == 0, "a stride that no step takes is ignored");
+}
+
+void check_refusals() {
+  Params params = step(kCache, 192, kQ, 576);
+  refuses = true;
+  check(encode_maps(kBf16, &params).code() == MLA_STRIDE, "a refusal");
+  check(encode_maps(kBf16, &params).code() == MLA_STRIDE, "a refusal again");
+  check(fresh() == 2, "a refusal is not kept");
+  refuses = false;
+  check_step(params, kBf16, "after a refusal");
+  check(fresh() == 2, "what was refused is asked for again");
+}
+
+void check_many() {
+  constexpr int kMany = 5000;
+  for (uint64_t i = 0; i < kMany; ++i) {
+    check_step(step(kCache, 64, kQ + 4096 * i, 576), kBf16, "one of many queries");
+  }
+  check(fresh() < 2 * kMany + 100, "a memo that is full forgets seldom");
+  for (uint64_t i = 0; i < 61; ++i) check_step(step(kOther * i, 64, kQ, 576), kBf16, "a layer");
+  fresh();
+  for (uint64_t i = 0; i < 61; ++i) check_step(step(kOther * i, 64, kQ, 576), kBf16, "a layer");
+  check(fresh() == 0, "the layers of a step keep their maps");
+}
+
+void check_threads() {
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([thread] {
+      for (int repeat = 0; repeat < 1000; ++repeat) {
+        check_step(step(kCache, 64 + 64 * (thread % 2), kQ, 576 << repeat % 3), kBf16, "a thread");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  check(fresh() == 4 * 8, "a thread makes its own maps, once");
+}
+
+}  // namespace
+
+int main() {
+  check_memo();
+  check_strides_of_one();
+  check_refusals();
+  check_many();
+  check_threads();
+  return failures == 0 ? 0 : 1;
+}
