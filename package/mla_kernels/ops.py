@@ -86,7 +86,7 @@ def decode(
             q, kv_cache, block_table, seq_lens, plan, lse, softmax_scale, causal, q_scale, kv_scale, out_scale,
             max_splits, batch_invariant,
         )  # fmt: skip
-    kernel = selection.decode_kernel(q, kv_cache, out, block_table is not None)
+    kernel = selection.decode_kernel(q, kv_cache, out, block_table is not None, plan)
     if plan is None and (max_splits or batch_invariant):
         plan = plan_for(kernel, q, seq_lens, max_splits=max_splits, batch_invariant=batch_invariant, stream=stream)
     return kernel.launch(  # type: ignore[no-any-return]

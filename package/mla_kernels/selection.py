@@ -8,7 +8,7 @@ from typing import Any
 from mla_kernels.devices import arch_for
 from mla_kernels.errors import DTypeError
 from mla_kernels.frameworks import Packed, Tensor, cache_dtype_name, device_of, dtype_name, extents, first
-from mla_kernels.kernel import Kernel
+from mla_kernels.kernel import Kernel, Plan
 from mla_kernels.resolve import find
 
 Config = dict[str, object]
@@ -49,10 +49,27 @@ def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]
     return tuple(key)
 
 
-def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Kernel:
-    """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it."""
-    latent: Tensor = q[0] if type(q) is tuple else q
+def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, plan: Plan | None = None) -> Kernel:
+    """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it.
+
+    A plan names the variant, and the launch refuses what does not fit its traits and numbers: beside a plan and an
+    ``out``, the layout and the page size tell the rest.
+    """
     cache: Tensor = kv_cache[0] if type(kv_cache) is tuple else kv_cache
+    if plan is None or out is None:
+        return _decode_kernel(q, cache, out, paged)
+    try:
+        return _decodes[plan.shape, paged, cache.shape[1]]
+    except (KeyError, AttributeError, TypeError, IndexError):
+        pass
+    kernel = _decode_kernel(q, cache, out, paged)
+    if isinstance(plan, Plan) and plan.variant == kernel.variant.name:
+        _remember((plan.shape, paged, cache.shape[1]), kernel)
+    return kernel
+
+
+def _decode_kernel(q: Packed, cache: Tensor, out: Tensor | None, paged: bool) -> Kernel:
+    latent: Tensor = q[0] if type(q) is tuple else q
     try:
         _, q_len, num_heads, _ = latent.shape
         _, page_size, row = cache.shape
@@ -61,10 +78,14 @@ def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) 
         return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device]
     except (KeyError, AttributeError, TypeError, ValueError):
         pass
-    kernel = find(decode(q, kv_cache, out, paged))  # says what is wrong with what has no key
+    kernel = find(decode(q, cache, out, paged))  # says what is wrong with what has no key
+    key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device)
+    return _remember(key, kernel)
+
+
+def _remember(key: tuple[object, ...], kernel: Kernel) -> Kernel:
     if len(_decodes) >= _MOST_CACHED:
         _decodes.clear()
-    key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device)
     return _decodes.setdefault(key, kernel)
 
 

@@ -6,6 +6,7 @@ import mla_kernels as mla
 import numpy as np
 import pytest
 import torch
+from mla_kernels.errors import InvalidArgumentError
 
 from tests.runtime.conftest import SCALE, Decode
 
@@ -84,6 +85,47 @@ def test_plan_options_of_the_one_call(problem):
     kernel = mla.lookup(op="decode", q_dtype="bf16", num_heads=4, q_len=1)
     plan = kernel.plan(problem.seq_lens, max_splits=3, batch_invariant=True)
     assert same(problem.call(max_splits=3, batch_invariant=True), kernel(**problem.arguments(), plan=plan))
+
+
+def test_a_plan_serves_layers_of_other_layouts_in_turn(problem):
+    expected = problem.call()
+    given = {"plan": mla.lookup(op="decode", q_dtype="bf16").plan(problem.seq_lens, num_heads=4, q_len=1)}
+    given |= {"out": torch.empty_like(expected[0]), "lse": torch.empty_like(expected[1])}
+    rows = problem.kv_cache[problem.block_table.long()].reshape(3, 48, 576)
+    layers = [
+        {},
+        {"kv_cache": problem.kv_cache.split([512, 64], -1)},
+        {"kv_cache": problem.kv_cache.view(18, 8, 576),
+         "block_table": (problem.block_table[:, :, None] * 2 + torch.arange(2)).reshape(3, 6).int()},
+        {"kv_cache": rows, "block_table": None},
+        {"kv_cache": rows, "block_table": torch.arange(3, dtype=torch.int32)[:, None]},
+    ]  # fmt: skip
+    for layer in layers * 2:
+        given["out"].fill_(7)
+        given["lse"].fill_(7)
+        assert same(problem.call(**given, **layer), expected)
+
+
+def test_what_a_plan_refuses_leaves_the_next_call_alone(problem):
+    expected = problem.call()
+    given = {"plan": mla.lookup(op="decode", q_dtype="bf16").plan(problem.seq_lens, num_heads=4, q_len=1)}
+    given |= {"out": torch.empty_like(expected[0]), "lse": torch.empty_like(expected[1])}
+    refused = [
+        {"q": problem.q.half(), "kv_cache": problem.kv_cache.half(), "out": given["out"].half()},
+        {"q": problem.q.half()},
+        {"kv_cache": problem.kv_cache.half()},
+        {"kv_cache": problem.kv_cache[0]},
+        {"kv_cache": None},
+        {"out": given["out"].half()},
+        {"q": problem.q.repeat(1, 1, 2, 1)},
+        {"q": problem.q.repeat(1, 2, 1, 1)},
+        {"plan": given["lse"]},
+    ]
+    for _ in range(2):
+        for changes in refused:
+            with pytest.raises(InvalidArgumentError):
+                problem.call(**given | changes)
+            assert same(problem.call(**given), expected)
 
 
 def test_pairs_of_latent_and_rope(problem):
