@@ -15,7 +15,7 @@ from tests.gpu.conftest import refuse
 from tests.kernels.rows import row, rows
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+TOOLS = ("memcheck", "racecheck", "initcheck")
 DENSE = [each.name for each in rows("decode") if each.arch == "sm90a" and each.q_dtype == "bf16"]
 FOUND = 86
 """The exit status of a run in which a tool found something."""

@@ -108,8 +108,8 @@ class Accumulator {
   }
 
   __device__ __forceinline__ void end_tile(int slot) {
-    __syncwarp();  // every lane has read what comes with the weights
-    if (thread_ % kWarp == 0) shared_.weights_empty[slot].arrive();
+    // By every lane, which has read what comes with the weights.
+    shared_.weights_empty[slot].arrive();
     ++tile_;
     ++summed_;
   }

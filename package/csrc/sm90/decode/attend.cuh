@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     for (auto& barrier : shared.weights_full) barrier.init(kWarpgroup / 4);
     for (auto& barrier : shared.latent_empty) barrier.init(2 * kBlocks * kWarps);
     for (auto& barrier : shared.rope_empty) barrier.init(kBlocks * kWarps);
-    for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarps);
+    for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarpgroup);
     for (auto& barrier : shared.item_full) barrier.init(1);
     int loaders = Loader::kWarps;
     if constexpr (Format::kWidens) {

@@ -14,9 +14,9 @@ struct GatherLoader {
   static constexpr int kThreads = kWarps * kWarp;
   static_assert(kTileTokens == kThreads);
 
-  // Every thread, when its copies are done, and the ones that tell which tokens exist.
+  // Every thread, when its copies are done, and when it is told which tokens exist.
   static constexpr int kLatentArrivals = kThreads;
-  static constexpr int kRopeArrivals = kThreads + kWarps;
+  static constexpr int kRopeArrivals = 2 * kThreads;
 
   const Params& params;
   SharedMemory<Format>& shared;
@@ -59,10 +59,8 @@ struct GatherLoader {
     if (!is_there) page = offset = 0;
     const auto place = rope_place<Format>(tile);
     shared.rope_empty[place.slot].wait(place.phase ^ 1);
-    if (threadIdx.x % kWarp == 0) {
-      shared.present[place.slot][warp] = present;
-      shared.rope_full[place.slot].arrive();
-    }
+    if (threadIdx.x % kWarp == 0) shared.present[place.slot][warp] = present;
+    shared.rope_full[place.slot].arrive();
     const auto* const rope = static_cast<const Element*>(kv.rope) + page * kv.rope_stride_page +
                              offset * kv.rope_stride_token;
     copy_rows<1>(rope, present, shared.rope[place.slot], warp * kWarp);

@@ -74,7 +74,7 @@ struct QueryLoader {
     FullBarrier& full = shared.rope_full[rope.slot];
     full.expect_transaction(kChunkBytes);
     copy_box(&params.query.rope_map, full, shared.rope[rope.slot], 0, h, s, request);
-    arrive(tile);
+    arrive<1>(tile);
   }
 
   // By a warp. Rows beyond the last are copies of it, and their results are not stored.
@@ -101,8 +101,7 @@ struct QueryLoader {
       }
     }
     cute::cp_async_wait<0>();
-    __syncwarp();
-    if (threadIdx.x % kWarp == 0) arrive(tile);
+    arrive<kWarp>(tile);
   }
 
   static __device__ void copy_box(const CUtensorMap* map, FullBarrier& full, Element* to,
@@ -112,17 +111,15 @@ struct QueryLoader {
                                  column, h, s, b);
   }
 
+  // By `kLanes` lanes, each for as many arrivals.
+  template <int kLanes>
   __device__ void arrive(uint32_t tile) const {
+    static_assert(Filler::kLatentArrivals % kLanes == 0 && Filler::kRopeArrivals % kLanes == 0);
     for (int half = 0; half < 2; ++half) {
-      arrive(shared.latent_full[half_place<Format>(tile, half).slot], Filler::kLatentArrivals);
+      arrive_times(shared.latent_full[half_place<Format>(tile, half).slot],
+                   Filler::kLatentArrivals / kLanes);
     }
-    arrive(shared.rope_full[rope_place<Format>(tile).slot], Filler::kRopeArrivals);
-  }
-
-  static __device__ void arrive(FullBarrier& barrier, int count) {
-    const uint32_t address = cute::cast_smem_ptr_to_uint(&barrier);
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(count)
-                 : "memory");
+    arrive_times(shared.rope_full[rope_place<Format>(tile).slot], Filler::kRopeArrivals / kLanes);
   }
 
   // One row.

@@ -15,8 +15,9 @@ template <class Format, int kCluster>
 struct TmaLoader {
   using Element = typename Format::Element;
   static constexpr int kWarps = 1;
-  static constexpr int kLatentArrivals = 1;
-  static constexpr int kRopeArrivals = 1;
+  // Of a warp, which copies Q where that is no boxes.
+  static constexpr int kLatentArrivals = kWarp;
+  static constexpr int kRopeArrivals = kWarp;
   static constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
 
   const Params& params;
@@ -100,7 +101,8 @@ struct TmaLoader {
       // In the first round, empty slots are in the phase before.
       shared.latent_empty[place.slot].wait(place.phase ^ 1);
       FullBarrier& full = shared.latent_full[place.slot];
-      full.arrive_and_expect_tx(kHalfChunks * kChunkBytes);
+      full.expect_transaction(kHalfChunks * kChunkBytes);
+      arrive_times(full, kLatentArrivals);
 #pragma unroll
       for (int i = 0; i < kHalfChunks; ++i) {
         load(half * kHalfChunks + i, full, shared.latent[place.slot] + i * kChunkElements, source);
@@ -109,8 +111,10 @@ struct TmaLoader {
     const auto rope = rope_place<Format>(tile);
     shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
     reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = present(source.page, tokens);
-    shared.rope_full[rope.slot].arrive_and_expect_tx(kChunkBytes);
-    load(kRopeChunk, shared.rope_full[rope.slot], shared.rope[rope.slot], source);
+    FullBarrier& full = shared.rope_full[rope.slot];
+    full.expect_transaction(kChunkBytes);
+    arrive_times(full, kRopeArrivals);
+    load(kRopeChunk, full, shared.rope[rope.slot], source);
   }
 
   __device__ void load_codes(uint32_t tile, const Tile& source, int32_t tokens) {

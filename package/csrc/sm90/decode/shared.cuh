@@ -143,6 +143,25 @@ __device__ __forceinline__ void release(Barrier& empty) {
   }
 }
 
+// The same, the first lane for its own block.
+template <int kBlocks>
+__device__ __forceinline__ void release_own_first(Barrier& empty) {
+  const int lane = threadIdx.x % kWarp;
+  if constexpr (kBlocks == 1) {
+    release<1>(empty);
+  } else if (lane < kBlocks) {
+    empty.arrive(lane ^ cute::block_rank_in_cluster());
+  }
+}
+
+// As if as many threads arrived.
+__device__ __forceinline__ void arrive_times(FullBarrier& full, int times) {
+  asm volatile(
+      "mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(cute::cast_smem_ptr_to_uint(&full)),
+      "r"(times)
+      : "memory");
+}
+
 // One thread tells the others the items, in order. The last has no request.
 inline constexpr int kNoRequest = -1;
 

@@ -168,14 +168,14 @@ class Weigher {
     if (thread_ % kWarp == 0) shared_.logits_done[place.slot].arrive();
   }
 
-  // By the lanes that arrive when the place may be written anew, for all: racecheck does not count
+  // By the lane that arrives when the place may be written anew, for all: racecheck does not count
   // what other lanes read before a __syncwarp as before that.
   __device__ __forceinline__ uint64_t read_present(int slot) const {
     uint64_t present = 0;
     // Without a branch, after which the compiler would take a warp for divergent.
     asm volatile("{ .reg .pred reads; setp.lt.u32 reads, %1, %2; @reads ld.shared.b64 %0, [%3]; }"
                  : "+l"(present)
-                 : "r"(thread_ % kWarp), "n"(kBlocks),
+                 : "r"(thread_ % kWarp), "n"(1),
                    "r"(cute::cast_smem_ptr_to_uint(shared_.present[slot])));
     return __shfl_sync(~0u, present, 0);
   }
@@ -203,12 +203,12 @@ class Weigher {
     }
   }
 
-  // The weights may be used, and what the lanes that arrive have written beside them; and the lanes
-  // that arrive have read what comes with the rope columns.
+  // The weights may be used, and what the lanes that arrive have written beside them; and the first
+  // lane, which arrives at its own block, has read what comes with the rope columns.
   __device__ __forceinline__ void publish() {
     __syncwarp();
     if (thread_ % 4 == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
-    release<kBlocks>(shared_.rope_empty[rope_place<Format>(tile_).slot]);
+    release_own_first<kBlocks>(shared_.rope_empty[rope_place<Format>(tile_).slot]);
     ++weighed_;
     ++tile_;
   }

@@ -11,9 +11,9 @@ template <class Format, int kCluster>
 struct Widener {
   using Element = typename Format::Element;
   static constexpr int kWarps = 3;
-  // One for each chunk.
-  static constexpr int kLatentArrivals = kHalfChunks;
-  static constexpr int kRopeArrivals = 1;
+  // Of a warp, for each chunk.
+  static constexpr int kLatentArrivals = kHalfChunks * kWarp;
+  static constexpr int kRopeArrivals = kWarp;
 
   const Params& params;
   SharedMemory<Format>& shared;
@@ -54,8 +54,8 @@ struct Widener {
         reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = shared.codes.present;
       }
       cutlass::arch::fence_view_async_shared();
+      full.arrive();
       __syncwarp();
-      if (leads) full.arrive();
       release<kCluster>(shared.codes.empty[chunk]);
     }
   }
