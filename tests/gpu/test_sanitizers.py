@@ -16,7 +16,17 @@ from tests.kernels.rows import row, rows
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("memcheck", "racecheck", "initcheck")
-DENSE = [each.name for each in rows("decode") if each.arch == "sm90a" and each.q_dtype == "bf16"]
+"""Not synccheck, for which every phase of a barrier must be waited for: ``logits_done`` is a hint."""
+DENSE = [each for each in rows("decode") if each.arch == "sm90a" and each.q_dtype == "bf16"]
+WATCHED = [
+    (each.name, tool)
+    for each in DENSE
+    for tool in TOOLS
+    if tool != "racecheck" or (each.load == "tma" and each.kv_dtype == each.q_dtype)
+]
+"""racecheck follows neither copies that arrive at a barrier when they are done, with which ``gather`` loads, nor an
+order that one barrier hands on to another, as where threads that widen e4m3 reuse the memory of Q: it reports all of
+them. Stalling warps (test_delays.py) watch those."""
 FOUND = 86
 """The exit status of a run in which a tool found something."""
 
@@ -30,9 +40,8 @@ def sanitizer() -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("variant", DENSE)
-def test_dense_decode(tool: str, variant: str, arch: str, sanitizer: str) -> None:
+@pytest.mark.parametrize(("variant", "tool"), WATCHED)
+def test_dense_decode(variant: str, tool: str, arch: str, sanitizer: str) -> None:
     if arch != row(variant).arch:
         pytest.skip(f"not run: {variant}: the arch under test is {arch}")
     if not mla.variants(arch=arch, op="decode"):
