@@ -37,6 +37,9 @@ struct Widener {
   }
 
  private:
+  // A warp has chunks of both halves, and so waits for every use of their places. The place of the
+  // rope columns concerns one warp alone; the others wait for it with Q only, and cannot mistake
+  // one use for another then: the tile before the last has left the rings.
   __device__ void widen_tile(uint32_t tile, uint32_t phase, int warp) {
     const bool leads = threadIdx.x % kWarp == 0;
     const auto rope = rope_place<Format>(tile);
