@@ -95,10 +95,22 @@ def read_rate(repeats: int) -> float:
     return memory.numel() * memory.itemsize / min(times.values())
 
 
-def gemm_rate(dtype: str, repeats: int, size: int = 2048) -> float:
-    """FLOP a second of a square matrix product in an element type."""
-    a, b = (torch.randn(size, size).to(DTYPES[dtype]) for _ in range(2))
-    return 2 * size**3 / alternate({"mm": lambda: a @ b}, max(3, repeats // 3))["mm"]
+def gemm_rate(dtype: str, repeats: int) -> float:
+    """FLOP a second of a square matrix product in an element type.
+
+    Of 2048 rows, or of fewer where that would take seconds: torch has no fast bf16 product on a CPU without its
+    instructions.
+    """
+    largest = (torch.randn(2048, 2048).to(DTYPES[dtype]), torch.randn(2048, 2048).to(DTYPES[dtype]))
+
+    def seconds(size: int, times: int) -> float:
+        a, b = (each[:size, :size].contiguous() for each in largest)
+        return alternate({"mm": lambda: a @ b}, times)["mm"]
+
+    size = 256
+    while size < len(largest[0]) and seconds(size, 1) < 0.02:
+        size *= 2
+    return 2 * size**3 / seconds(size, max(3, repeats // 3))
 
 
 def _kernel_call(cell: Problem, tensors: Tensors) -> Call:
