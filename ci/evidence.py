@@ -9,6 +9,7 @@ import argparse
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,10 +18,10 @@ EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
 KEPT = ("payload", "commit", "dirty", "name", "sha256", "bytes", "compilers")
 
 
-def tests(report: Path) -> dict[str, dict[str, int]]:
-    """The outcomes of a junit report by test file and function."""
+def tests(reports: Sequence[Path]) -> dict[str, dict[str, int]]:
+    """The outcomes of junit reports by test file and function."""
     found: dict[str, Counter[str]] = {}
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
+    for case in (case for report in reports for case in ElementTree.parse(report).getroot().iter("testcase")):
         name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '').partition('[')[0]}"
         outcomes = {"failure": "failed", "error": "failed", "skipped": "not run"}
         outcome = next((outcomes[child.tag] for child in case if child.tag in outcomes), "passed")
@@ -32,7 +33,7 @@ def main() -> None:
     """Merge what was built and what was run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wheel", type=Path, required=True, help="what ci.instructions wrote")
-    parser.add_argument("--junit", type=Path, required=True)
+    parser.add_argument("--junit", type=Path, nargs="+", required=True)
     parser.add_argument("--gpu", required=True)
     parser.add_argument("--state", required=True)
     parser.add_argument("--ran", type=Path, help="the wheel that ran, where it is another")

@@ -75,6 +75,7 @@ Schedule = Literal[
     "persistent",
     "reduction",
     "compute",
+    "stream",
 ]
 
 KvLayout = Literal[

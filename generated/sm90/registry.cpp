@@ -30,6 +30,7 @@ extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::compute>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::compute>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::stream>;
 
 namespace mla {
 namespace {
@@ -85,12 +86,14 @@ const Operation kOperations[] = {
         "sm90a_decode_qbf16_kvbf16_obf16_gather_compute", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::compute>>(
         "sm90a_decode_qbf16_kve4m3_obf16_tma_compute", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::stream>>(
+        "sm90a_decode_qbf16_kve4m3_obf16_tma_stream", MLA_OP_DECODE),
 };
 
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 25;
+  *count = 26;
   return kOperations;
 }
 

@@ -4,6 +4,7 @@ set(MLA_PAYLOAD_FOLDER "mla_kernels_sm90")
 set(MLA_PAYLOAD_UNITS
   sm90/decode_qbf16_gather_compute.cu
   sm90/decode_qbf16_tma_compute.cu
+  sm90/decode_qbf16_tma_stream.cu
   sm90/decode_qfp16_gather_compute.cu
   sm90/decode_qfp16_tma_compute.cu
   sm90/gather_kv.cu

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DTYPES = ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla")
-"""Element types in the order of ``mla::DType``, which names of our kernels hold as numbers."""
+ENUMERATORS = {
+    "DType": ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla"),
+    "Load": ("direct", "tma", "cpasync", "gather"),
+    "Schedule": ("split", "rows", "individual", "persistent", "reduction", "compute", "stream"),
+}
+"""Of the C++ types of traits, in their order: names of our kernels hold them as numbers."""
 
 CUTLASS_TYPE = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "e4m3": "cutlass::float_e4m3_t"}
 
@@ -129,9 +133,17 @@ def _is_own(variant: Mapping[str, Any], name: str) -> bool:
         return False
     if variant["op"] == "merge_states" and (found[1] == "sm100") != (baked["schedule"] == "reduction"):
         return False  # two schedules, two classes of one name
-    numbers = re.findall(r"\(mla::DType\)(\d+)", found[3] or "")
+    named = {kind: _enumerators(kind, found[3] or "") for kind in ENUMERATORS}
     types = [value for trait, value in baked.items() if trait.endswith("_dtype")]
-    return [DTYPES[int(number)] for number in numbers] == types
+    return (
+        named["DType"] == types
+        and named["Load"] in ([], [baked.get("load")])
+        and named["Schedule"] in ([], [baked.get("schedule")])
+    )
+
+
+def _enumerators(kind: str, arguments: str) -> list[str]:
+    return [ENUMERATORS[kind][int(number)] for number in re.findall(rf"\(mla::{kind}\)(\d+)", arguments)]
 
 
 def _run(*command: str, stdin: str | None = None, cwd: str | None = None) -> str:

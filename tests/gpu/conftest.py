@@ -47,12 +47,17 @@ def refuse(reason: str) -> None:
     pytest.skip(f"not run: {reason}")
 
 
-@pytest.fixture(autouse=True)
-def arch() -> Iterator[str]:
-    """The arch under test; no error of the device outlives a test unseen."""
+def require_payload() -> None:
+    """Refuse where nothing can run; fixtures of a module come before those of its tests, and ask themselves."""
     reason = absence()
     if reason is not None:
         refuse(reason)
+
+
+@pytest.fixture(autouse=True)
+def arch() -> Iterator[str]:
+    """The arch under test; no error of the device outlives a test unseen."""
+    require_payload()
     yield str(arch_name())
     torch.cuda.synchronize()
 

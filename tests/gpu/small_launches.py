@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from mla_kernels import reference
 from tests.gpu import test_gather_kv, test_merge_states, test_store_kv, test_to_global_indices
 from tests.gpu.conftest import Case, arch_name
 from tests.kernels.problems import Decode
+from tests.kernels.rows import row
 
 PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (140, 20, 1, 0)},
@@ -31,15 +33,28 @@ PROBLEMS: tuple[dict[str, Any], ...] = (
 )
 
 
+SMALLER: tuple[dict[str, Any], ...] = (
+    {"lengths": (300, 0, 70), "q_len": 2},
+    {"lengths": (700, 64), "max_splits": 1},
+    {"lengths": (33,) * 140, "q_len": 2},
+)
+"""The same for variants of few rows of queries."""
+
+
 def decode(variant: str) -> None:
     """Without a plan, so that it is made too; memory is allocated for each launch, no larger than it must be."""
-    for options in PROBLEMS:
+    for options in filter(partial(served, variant), PROBLEMS + SMALLER):
         problem = Decode(variant, **options)
         inputs = problem.tensors()
         out, lse = problem.launch(inputs)
         # On the host, for tools watch the kernels of torch too.
         on_host = {name: tensor.cpu() for name, tensor in inputs.items()}
         problem.compare(out.cpu(), lse.cpu(), *reference.decode(**on_host, **problem.scalars(), dtype=torch.float64))
+
+
+def served(variant: str, options: dict[str, Any]) -> bool:
+    """Whether a variant has a problem's shape."""
+    return row(variant).serves(num_heads=options.get("num_heads", 16), q_len=options.get("q_len", 1))
 
 
 def caches() -> None:

@@ -18,17 +18,14 @@ from mla_kernels.discovery import Payload, payloads
 from mla_kernels.resolve import bound
 
 from tests.gpu.conftest import absence, arch_name, refuse
+from tests.gpu.sm90 import ARCH, each_with
 from tests.kernels.compare import assert_same_bytes
 from tests.kernels.problems import Decode, garbage_workspace
-from tests.kernels.rows import Row, rows
+from tests.kernels.rows import Row
 
-ARCH = "sm90a"
 WHEELS = Path(__file__).parents[2] / "dist" / "delays"
-DENSE = [row for row in rows("decode") if row.arch == ARCH]
 PAGES = {"tma": 64, "gather": 16}
 RAGGED = (4096, 2999, 1025, 64, 0, 1, 129) * 10
-
-each = pytest.mark.parametrize("variant", DENSE, ids=[row.name for row in DENSE])
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +55,7 @@ def kernel_of(payload: Payload, problem: Decode) -> Any:
     return bound(payload, installed.variant, installed.config)
 
 
-@each
-@pytest.mark.parametrize("num_heads", [9, 16, 128])
+@each_with("num_heads", [9, 16, 128])
 @pytest.mark.parametrize("max_splits", [None, 1])
 def test_no_bit_changes_in_a_hundred_runs(
     variant: Row, num_heads: int, max_splits: int | None, stalling: Payload

@@ -12,21 +12,23 @@ import mla_kernels as mla
 import pytest
 
 from tests.gpu.conftest import refuse
-from tests.kernels.rows import row, rows
+from tests.gpu.sm90 import DENSE
+from tests.kernels.rows import row
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("memcheck", "racecheck", "initcheck")
 """Not synccheck, for which every phase of a barrier must be waited for: ``logits_done`` is a hint."""
-DENSE = [each for each in rows("decode") if each.arch == "sm90a" and each.q_dtype == "bf16"]
 WATCHED = [
     (each.name, tool)
     for each in DENSE
+    if each.q_dtype == "bf16"
     for tool in TOOLS
     if tool != "racecheck" or (each.load == "tma" and each.kv_dtype == each.q_dtype)
 ]
 """racecheck follows neither copies that arrive at a barrier when they are done, with which ``gather`` loads, nor an
 order that one barrier hands on to another, as where threads that widen e4m3 reuse the memory of Q: it reports all of
-them. Stalling warps (test_delays.py) watch those."""
+them. Of ``stream`` it reports three pairs on either side of a barrier (docs/kernels/sm90_decode.md). Stalling warps
+(test_delays.py) watch those."""
 FOUND = 86
 """The exit status of a run in which a tool found something."""
 

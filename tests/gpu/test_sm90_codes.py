@@ -10,7 +10,7 @@ from tests.kernels.compare import assert_same_bytes
 from tests.kernels.problems import KV_SCALE, Decode
 from tests.kernels.rows import Row
 
-from .test_sm90 import DENSE, hopper
+from .sm90 import DENSE, each_with, hopper
 
 __all__ = ["hopper"]
 
@@ -50,8 +50,7 @@ def test_a_nan_code_reaches_the_requests_that_read_it(variant: Row) -> None:
         assert_same_bytes("lse", lse[request], want_lse[request])
 
 
-@each
-@pytest.mark.parametrize("num_heads", [9, 16, 128])
+@each_with("num_heads", [9, 16, 128], CODES)
 @pytest.mark.parametrize("deviation", [1e-30, 1e-7, 3e6, 1e30])
 def test_queries_beyond_fp16(variant: Row, num_heads: int, deviation: float) -> None:
     Decode(
@@ -59,8 +58,7 @@ def test_queries_beyond_fp16(variant: Row, num_heads: int, deviation: float) -> 
     ).check()
 
 
-@each
-@pytest.mark.parametrize("q_len", [1, 4])
+@each_with("q_len", [1, 2, 4], CODES)
 def test_rows_of_queries_far_apart(variant: Row, q_len: int) -> None:
     problem = Decode(variant.name, lengths=(500, 20, 1), num_heads=16, q_len=q_len)
     inputs = problem.tensors()

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from tests.gpu import test_gather_kv, test_merge_states, test_store_kv, test_to_global_indices
 from tests.gpu.conftest import Case, refuse
+from tests.gpu.sm90 import each, each_with
 from tests.kernels.compare import assert_same_bytes
 from tests.kernels.problems import Decode
-from tests.kernels.rows import Row, rows
+from tests.kernels.rows import Row
 
-DENSE = [row for row in rows("decode") if row.arch == "sm90a"]
 TURNS = 20
 CASES: dict[str, Callable[[str, str], Case]] = {
     "store_kv": lambda arch, device: test_store_kv.case(arch, "bf16", "fp8_ds_mla", device),
@@ -60,13 +60,9 @@ def synchronize(devices: tuple[int, int]) -> None:
         torch.cuda.synchronize(device)
 
 
-each = pytest.mark.parametrize("variant", DENSE, ids=[row.name for row in DENSE])
-
-
-@each
+@each_with("num_heads", [16, 128])
 @pytest.mark.usefixtures("decodes")
 @pytest.mark.parametrize("max_splits", [0, 3])
-@pytest.mark.parametrize("num_heads", [16, 128])
 def test_plan_decode_and_merge(variant: Row, num_heads: int, max_splits: int, devices: tuple[int, int]) -> None:
     """Of one kernel, from its first launch on; splits are merged."""
     problems = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,12 +22,30 @@ class Row:
     arch: str
     device: str
     traits: tuple[tuple[str, str], ...]
+    accepts: tuple[tuple[str, Any], ...] = field(default=(), hash=False)
+
+    def serves(self, **config: int | str) -> bool:
+        """Whether all of these are among what it accepts at run time."""
+        accepted = dict(self.accepts)
+        return all(_within(value, accepted[name]) for name, value in config.items())
+
+    def most(self, name: str) -> int:
+        """The end of a range that it accepts; 2^31 - 1 where it has none."""
+        return int(dict(self.accepts)[name].get("max", 2**31 - 1))
 
     def __getattr__(self, trait: str) -> str:
         for name, value in self.traits:
             if name == trait:
                 return value
         raise AttributeError(trait)
+
+
+def _within(value: int | str, accepted: Any) -> bool:
+    if isinstance(accepted, list):
+        return value in accepted
+    number = int(value)
+    in_range = accepted["min"] <= number <= accepted.get("max", number)
+    return in_range and number % accepted.get("multiple_of", 1) == 0
 
 
 @dataclass(frozen=True)
@@ -57,7 +76,14 @@ def _registries() -> tuple[tuple[Arch, tuple[Row, ...]], ...]:
         about = registry["arch"]
         arch = Arch(about["name"], about["device"], tuple(map(str, about["capabilities"])))
         variants = tuple(
-            Row(v["name"], v["op"], arch.name, arch.device, tuple(sorted(v["baked"].items())))
+            Row(
+                v["name"],
+                v["op"],
+                arch.name,
+                arch.device,
+                traits=tuple(sorted(v["baked"].items())),
+                accepts=tuple(sorted(v["accepts"].items())),
+            )
             for v in registry["variants"]
         )
         found.append((arch, variants))

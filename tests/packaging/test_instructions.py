@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -136,3 +137,29 @@ def test_an_instruction_that_ends_a_group_is_counted(monkeypatch, end, groups):
     )
     (found,) = instructions.kernels(Path("library.so")).values()
     assert (found.tensor_core_instructions, found.wgmma_groups) == (1, groups)
+
+
+def test_names_are_read_with_the_enumerators_of_csrc():
+    common = ROOT / "package" / "csrc" / "common"
+    text = (common / "dtype.h").read_text() + (common / "traits.h").read_text()
+    declared = {
+        name: tuple(body.replace(",", " ").split())
+        for name, body in re.findall(r"enum class (\w+) : int32_t \{([^}]*)\}", text)
+    }
+    assert declared == machine_code.ENUMERATORS
+
+
+def test_schedules_of_the_same_types_have_their_own_kernels():
+    registry = json.loads((ROOT / "generated" / "sm90" / "registry.json").read_text())
+    codes = [each for each in registry["variants"] if each["op"] == "decode" and each["baked"]["kv_dtype"] == "e4m3"]
+    schedule = {name: number for number, name in enumerate(machine_code.ENUMERATORS["Schedule"])}
+    found = [
+        kernel(
+            "void mla::sm90::decode::attend<(mla::DType)2, (mla::DType)3, (mla::DType)2, (mla::Load)1, "
+            f"(mla::Schedule){schedule[each['baked']['schedule']]}, 1>(mla::sm90::Params)",
+            "one",
+        )
+        for each in codes
+    ]
+    assert len(codes) == 2
+    assert [launched(each, found) for each in codes] == [[own] for own in found]

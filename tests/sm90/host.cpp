@@ -77,8 +77,9 @@ void check(bool passed, const std::string& what) {
   ++failures;
 }
 
-constexpr Traits kBf16 = {DType::bf16, DType::bf16, DType::bf16, Load::tma};
-constexpr Traits kCodes = {DType::bf16, DType::e4m3, DType::bf16, Load::tma};
+constexpr Traits kBf16 = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::compute};
+constexpr Traits kCodes = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::compute};
+constexpr Traits kStream = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::stream};
 
 void* address(uint64_t number) { return reinterpret_cast<void*>(number); }
 
@@ -100,20 +101,24 @@ Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
 }
 
 // The cache's map of `params` and the queries', as its numbers say.
-Request cache_map(const Params& params, bool rope, bool codes) {
+Request cache_map(const Params& params, bool rope, const Traits& traits) {
+  const bool codes = traits.kv == DType::e4m3;
   const KvView& kv = params.kv;
   const uint64_t bytes = codes ? 1 : 2;
   const uint64_t token = rope ? kv.rope_stride_token : kv.latent_stride_token;
   const uint64_t page = rope ? kv.rope_stride_page : kv.latent_stride_page;
-  return {reinterpret_cast<uintptr_t>(rope ? kv.rope : kv.latent),
-          static_cast<uint32_t>(codes ? CU_TENSOR_MAP_DATA_TYPE_UINT8
-                                      : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
-          3,
-          {rope ? 64u : 512u, static_cast<uint64_t>(kv.page_size),
-           static_cast<uint64_t>(kv.num_pages), 0},
-          {token * bytes, page * bytes, 0},
-          {64, 64, 1, 0},
-          static_cast<uint32_t>(codes ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B)};
+  return {
+      reinterpret_cast<uintptr_t>(rope ? kv.rope : kv.latent),
+      static_cast<uint32_t>(codes ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                  : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+      3,
+      {rope ? 64u : 512u, static_cast<uint64_t>(kv.page_size), static_cast<uint64_t>(kv.num_pages),
+       0},
+      {token * bytes, page * bytes, 0},
+      {64, 64, 1, 0},
+      static_cast<uint32_t>(!codes                                ? CU_TENSOR_MAP_SWIZZLE_128B
+                            : traits.schedule == Schedule::stream ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                                  : CU_TENSOR_MAP_SWIZZLE_NONE)};
 }
 
 Request query_map(const Params& params, bool rope) {
@@ -142,9 +147,8 @@ bool is(const CUtensorMap& map, const Request& want) {
 void check_step(const Params& given, const Traits& traits, const std::string& what) {
   Params params = given;
   check(encode_maps(traits, &params).ok(), what + ": refused");
-  const bool codes = traits.kv == DType::e4m3;
-  check(is(params.latent_map, cache_map(params, false, codes)), what + ": latent");
-  check(is(params.rope_map, cache_map(params, true, codes)), what + ": rope");
+  check(is(params.latent_map, cache_map(params, false, traits)), what + ": latent");
+  check(is(params.rope_map, cache_map(params, true, traits)), what + ": rope");
   check(is(params.query.latent_map, query_map(params, false)), what + ": latent of q");
   check(is(params.query.rope_map, query_map(params, true)), what + ": rope of q");
 }
@@ -169,6 +173,8 @@ void check_memo() {
   check(fresh() == 2, "pages are two maps");
   check_step(step(kCache, 64, kQ, 576), kCodes, "codes at the same address");
   check(fresh() == 2, "types are two maps");
+  check_step(step(kCache, 64, kQ, 576), kStream, "codes as another schedule reads them");
+  check(fresh() == 2, "swizzles are two maps");
   Params larger = step(kCache, 64, kQ, 576);
   larger.kv.num_pages = 10;
   larger.shape.batch = 8;

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 
 #include "common/checks.h"
 #include "cuda/launch.h"
-#include "sm90/decode/attend.cuh"
 #include "sm90/decode/decode.h"
+#include "sm90/decode/kernels.cuh"
 #include "sm90/decode/partials.h"
 #include "sm90/decode/plan.h"
 #include "sm90/decode/problem.h"
@@ -15,31 +14,36 @@
 namespace mla::sm90 {
 namespace decode {
 
-template <class Kernel>
-Status prepare_kernel(Kernel* kernel, size_t shared_bytes) {
-  return cuda::check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          static_cast<int>(shared_bytes)),
-                     "kernel");
+inline Status prepare_kernel(const Kernel& kernel) {
+  return cuda::check(
+      cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(kernel.shared_bytes)),
+      "kernel");
 }
 
-template <class Kernel>
-Status launch_kernel(Kernel* kernel, int cluster, size_t shared_bytes, const Params& params,
-                     cudaStream_t stream) {
+// All blocks at once, if they merge. Whether there is room for them, `*fits` tells.
+inline Status launch_kernel(const Kernel& kernel, const Params& params, cudaStream_t stream,
+                            bool* fits) {
   const Shape& shape = params.shape;
   cudaLaunchConfig_t config = {};
   config.gridDim = {static_cast<unsigned>(shape.parts * shape.groups * shape.cluster), 1, 1};
-  config.blockDim = {kThreads, 1, 1};
-  config.dynamicSmemBytes = shared_bytes;
+  config.blockDim = {static_cast<unsigned>(kernel.threads), 1, 1};
+  config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchAttribute attributes[3] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  attributes[1].val.clusterDim = {static_cast<unsigned>(kernel.cluster), 1, 1};
+  attributes[2].id = cudaLaunchAttributeCooperative;
+  attributes[2].val.cooperative = params.merges;
   config.attrs = attributes;
-  config.numAttrs = 2;
-  return cuda::check(cudaLaunchKernelEx(&config, kernel, params), "launch of decode");
+  config.numAttrs = 3;
+  void* arguments[] = {const_cast<Params*>(&params)};
+  const cudaError_t error = cudaLaunchKernelExC(&config, kernel.function, arguments);
+  *fits = error != cudaErrorCooperativeLaunchTooLarge;
+  if (!*fits) cudaGetLastError();
+  return *fits ? cuda::check(error, "launch of decode") : Status();
 }
 
 }  // namespace decode
@@ -48,9 +52,9 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
   Shape shape;
   MLA_TRY(describe_shape(problem, &shape));
-  MLA_TRY(check_problem(problem, {kQ, kKv, kOut, kLoad}));
+  MLA_TRY(check_problem(problem, {kQ, kKv, kOut, kLoad, kSchedule}));
   Params params;
-  return describe(problem, {kQ, kKv, kOut, kLoad}, shape, nullptr, nullptr, &params);
+  return describe(problem, {kQ, kKv, kOut, kLoad, kSchedule}, shape, nullptr, nullptr, &params);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
@@ -86,7 +90,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& pr
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer plan,
                                                        Buffer workspace, Stream stream) {
-  constexpr Traits kTraits = {kQ, kKv, kOut, kLoad};
+  constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
   Shape shape;
   MLA_TRY(describe_shape(problem, &shape));
   MLA_TRY(check_problem(problem, kTraits));
@@ -104,15 +108,16 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
   const cuda::DeviceGuard guard(problem.device);
   MLA_TRY(guard.status());
   MLA_TRY(prepare(problem.device));
-  // Blocks that gather share nothing.
-  constexpr int kMostCluster = kLoad == Load::gather ? 1 : 2;
-  const int cluster = std::min(shape.cluster, kMostCluster);
-  const auto attend = cluster == 1 ? decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 1>
-                                   : decode::attend<kQ, kKv, kOut, kLoad, kSchedule, kMostCluster>;
-  using Shared = SharedMemory<Format<kQ, kKv>>;
-  MLA_TRY(
-      decode::launch_kernel(attend, cluster, sizeof(Shared), params, cuda::cuda_stream(stream)));
-  if (workspace_bytes(shape) == 0) return {};
+  using Kernels = decode::Kernels<kQ, kKv, kOut, kLoad, kSchedule>;
+  const decode::Kernel kernel = Kernels::of(shape);
+  bool fits = true;
+  MLA_TRY(decode::launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
+  if (!fits) {
+    // A stream of fewer multiprocessors than the device has, as of a green context.
+    params.merges = 0;
+    MLA_TRY(decode::launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
+  }
+  if (params.merges || workspace_bytes(shape) == 0) return {};
   return merge_partials<kOut>(params, problem.device, cuda::cuda_stream(stream));
 }
 
@@ -124,12 +129,8 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
   if (known && prepared[device].load(std::memory_order_acquire)) return {};
   const cuda::DeviceGuard guard(device);
   MLA_TRY(guard.status());
-  using Shared = SharedMemory<Format<kQ, kKv>>;
-  MLA_TRY(
-      decode::prepare_kernel(decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 1>, sizeof(Shared)));
-  if constexpr (kLoad == Load::tma) {
-    MLA_TRY(
-        decode::prepare_kernel(decode::attend<kQ, kKv, kOut, kLoad, kSchedule, 2>, sizeof(Shared)));
+  for (const decode::Kernel& kernel : decode::Kernels<kQ, kKv, kOut, kLoad, kSchedule>::all()) {
+    MLA_TRY(decode::prepare_kernel(kernel));
   }
   MLA_TRY(prepare_plan(device));
   MLA_TRY(prepare_merge<kOut>(device));

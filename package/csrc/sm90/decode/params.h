@@ -68,6 +68,7 @@ struct Params {
   int32_t out_in_fours;  // rows are aligned to four elements
   RowView lse;           // null: none
   Partials partials;
+  int32_t merges;      // the blocks, all at once, merge what they have split
   float logit_scale;   // positive, as a power of 2
   uint32_t sign_flip;  // of the queries, where the scale is negative
   float out_scale;

@@ -113,6 +113,11 @@ Status check_problem(const Problem& p, const Traits& traits) {
     return refuse("page_size", text(p.page_size),
                   text("multiples of ", kTileTokens, "; others take load gather"));
   }
+  const int64_t rows = saturating_product({p.q_len, p.num_heads});
+  if (traits.schedule == Schedule::stream && rows > kStreamRows) {
+    return refuse("q_len", text(p.q_len, " tokens of ", p.num_heads, " heads"),
+                  text("up to ", kStreamRows, " rows; more take schedule compute"));
+  }
   return check_kv(p, traits);
 }
 
@@ -170,8 +175,8 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                                     {p.q_rope_stride_s, p.q_len},
                                     {p.q_rope_stride_h, p.num_heads}},
                                    q_piece);
-  query.by_tma =
-      query.in_pieces && (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
+  query.by_tma = traits.schedule == Schedule::compute && query.in_pieces &&
+                 (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
   constexpr int64_t kFour = 4;
   params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
   params->out_in_fours =
@@ -192,6 +197,7 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                 static_cast<int32_t>(p.page_size)};
   const int64_t padded = slot_rows(shape);
   auto* const partial = static_cast<float*>(workspace);
+  params->merges = shape.max_splits == 0 && shape.parts > 1 && shape.parts <= kMostParts;
   params->partials = {partial, partial + slots(shape) * padded * kLatent,
                       static_cast<int32_t>(padded)};
   return {};

@@ -14,6 +14,7 @@ struct Traits {
   DType kv;
   DType out;
   Load load;
+  Schedule schedule;
 };
 
 // What the schedule depends on; refuses shapes that the kernels do not take. Tensors may be absent.

@@ -8,6 +8,9 @@
 
 namespace mla::sm90 {
 
+// More are merged by a kernel of its own.
+inline constexpr int kMostParts = 144;
+
 // Everything about the schedule that depends on shapes only.
 struct Shape {
   int32_t batch;

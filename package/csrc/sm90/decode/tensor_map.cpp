@@ -28,13 +28,15 @@ struct Rows {
 
   void* data;
   DType dtype;
+  CUtensorMapSwizzle swizzle;
   cuuint32_t rank = 1;
   std::array<cuuint64_t, kMostRank> extents = {};
   std::array<cuuint64_t, kMostRank - 1> strides = {};  // bytes
   std::array<cuuint32_t, kMostRank> box = {kChunk};
 
-  Rows(const void* rows, int columns, std::initializer_list<Dimension> outer, DType type)
-      : data(const_cast<void*>(rows)), dtype(type) {
+  Rows(const void* rows, int columns, std::initializer_list<Dimension> outer, DType type,
+       CUtensorMapSwizzle how)
+      : data(const_cast<void*>(rows)), dtype(type), swizzle(how) {
     const int64_t bytes = static_cast<int64_t>(element_bytes(dtype));
     extents[0] = static_cast<cuuint64_t>(columns);
     for (const Dimension& dimension : outer) {
@@ -47,7 +49,7 @@ struct Rows {
     }
   }
 
-  auto fields() const { return std::tie(data, dtype, rank, extents, strides, box); }
+  auto fields() const { return std::tie(data, dtype, swizzle, rank, extents, strides, box); }
   bool operator==(const Rows& other) const { return fields() == other.fields(); }
 };
 
@@ -64,22 +66,25 @@ struct Hash {
 Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
   static const cuda::DriverFunction<Encode> encode_tiled("cuTensorMapEncodeTiled", 12000);
   constexpr std::array<cuuint32_t, Rows::kMostRank> kSteps = {1, 1, 1, 1};
-  // Codes are read by threads, in order; the others by tensor cores.
-  const bool is_code = rows.dtype == DType::e4m3;
   const CUresult result =
       encode_tiled(map,
-                   is_code                     ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                   rows.dtype == DType::e4m3   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                    : rows.dtype == DType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
                    rows.rank, rows.data, rows.extents.data(), rows.strides.data(), rows.box.data(),
-                   kSteps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                   is_code ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                   kSteps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, rows.swizzle,
                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
   return Status::error(
       MLA_STRIDE, name,
       text("extents and strides that the driver refuses with error ", static_cast<int>(result)),
       "strides below 2^40 bytes");
+}
+
+// How a box lies in shared memory: as tensor cores read it, or the threads that widen codes.
+CUtensorMapSwizzle swizzle_of(const Traits& traits) {
+  if (traits.schedule == Schedule::stream) return CU_TENSOR_MAP_SWIZZLE_64B;
+  return traits.kv == DType::e4m3 ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
 }
 
 // The layers of a step, and the steps, ask for the same maps again and again. A map is its rows in
@@ -99,12 +104,16 @@ Status find_map(const char* name, const Rows& rows, CUtensorMap* map) {
   return {};
 }
 
-Status find_kv_maps(const KvView& kv, DType dtype, Params* params) {
+Status find_kv_maps(const KvView& kv, const Traits& traits, Params* params) {
   const auto find = [&](const void* data, int columns, int64_t token, int64_t page,
                         CUtensorMap* map) {
-    return find_map(
-        "kv_cache",
-        {data, columns, {{kv.page_size, token, kTileTokens}, {kv.num_pages, page, 1}}, dtype}, map);
+    return find_map("kv_cache",
+                    {data,
+                     columns,
+                     {{kv.page_size, token, kTileTokens}, {kv.num_pages, page, 1}},
+                     traits.kv,
+                     swizzle_of(traits)},
+                    map);
   };
   MLA_TRY(
       find(kv.latent, kLatent, kv.latent_stride_token, kv.latent_stride_page, &params->latent_map));
@@ -120,7 +129,8 @@ Status find_query_maps(const Shape& shape, DType dtype, Query* query) {
                      {{shape.num_heads, view.stride[2], heads},
                       {shape.q_len, view.stride[1], kTileRows / heads},
                       {shape.batch, view.stride[0], 1}},
-                     dtype},
+                     dtype,
+                     CU_TENSOR_MAP_SWIZZLE_128B},
                     map);
   };
   MLA_TRY(find(query->latent, kLatent, &query->latent_map));
@@ -130,7 +140,7 @@ Status find_query_maps(const Shape& shape, DType dtype, Query* query) {
 }  // namespace
 
 Status encode_maps(const Traits& traits, Params* params) {
-  if (traits.load == Load::tma) MLA_TRY(find_kv_maps(params->kv, traits.kv, params));
+  if (traits.load == Load::tma) MLA_TRY(find_kv_maps(params->kv, traits, params));
   return params->query.by_tma ? find_query_maps(params->shape, traits.q, &params->query) : Status();
 }
 

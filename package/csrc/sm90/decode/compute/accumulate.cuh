@@ -3,7 +3,7 @@
 // one, so that the left one can be loaded anew early.
 #pragma once
 
-#include "sm90/decode/shared.cuh"
+#include "sm90/decode/compute/shared.cuh"
 #include "sm90/decode/walk.cuh"
 
 namespace mla::sm90 {
@@ -35,7 +35,7 @@ class Accumulator {
 
   __device__ __forceinline__ void run(int first_row) {
     Item item;
-    for (ItemReader items(shared_); items.next(item);) {
+    for (ItemReader items(shared_.items); items.next(item);) {
       // From one lane, so that the compiler knows that a warp does not diverge.
       const int blocks = __shfl_sync(~0u, item.end - item.first, 0);
       cute::clear(out_[0]);
@@ -119,7 +119,8 @@ class Accumulator {
     const bool exists = r < params_.shape.rows;
     const int column = side_ * kColumns + thread_ % 2 * 8 + thread_ % 4 / 2 * 4;
     if (item.partial >= 0) {
-      const int64_t at = int64_t{item.partial} * params_.partials.rows + r;
+      // Unsigned, or the compiler keeps the upper half of a sign in a register that it lacks.
+      const int64_t at = uint64_t{static_cast<uint32_t>(item.partial)} * params_.partials.rows + r;
       float* const to = params_.partials.out + at * kLatent + side_ * kColumns + thread_ % 4 * 2;
       if (!exists) return;
 #pragma unroll

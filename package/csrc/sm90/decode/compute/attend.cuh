@@ -8,13 +8,13 @@
 #include <type_traits>
 
 #include "common/traits.h"
-#include "sm90/decode/accumulate.cuh"
+#include "sm90/decode/compute/accumulate.cuh"
+#include "sm90/decode/compute/load_gather.cuh"
+#include "sm90/decode/compute/load_query.cuh"
+#include "sm90/decode/compute/load_tma.cuh"
+#include "sm90/decode/compute/weigh.cuh"
+#include "sm90/decode/compute/widen.cuh"
 #include "sm90/decode/dependents.cuh"
-#include "sm90/decode/load_gather.cuh"
-#include "sm90/decode/load_query.cuh"
-#include "sm90/decode/load_tma.cuh"
-#include "sm90/decode/weigh.cuh"
-#include "sm90/decode/widen.cuh"
 
 namespace mla::sm90 {
 namespace decode {
@@ -23,6 +23,7 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int k
 __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Params params) {
   using Format = mla::sm90::Format<kQ, kKv>;
   using Out = typename ElementOf<kOut>::Type;
+  constexpr uint32_t kMergeBarrier = 2;
   extern __shared__ char memory[];
   auto& shared = *reinterpret_cast<SharedMemory<Format>*>(memory);
   // Blocks of a cluster share what they load, unless each gathers its own.
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     for (auto& barrier : shared.latent_empty) barrier.init(2 * kBlocks * kWarps);
     for (auto& barrier : shared.rope_empty) barrier.init(kBlocks * kWarps);
     for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarpgroup);
-    for (auto& barrier : shared.item_full) barrier.init(1);
+    for (auto& barrier : shared.items.full) barrier.init(1);
     int loaders = Loader::kWarps;
     if constexpr (Format::kWidens) {
       loaders += Filler::kWarps;
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     } else if (!params.query.by_tma) {
       loaders += 1;
     }
-    for (auto& barrier : shared.item_empty) barrier.init((3 * kWarps + loaders) * kWarp);
+    for (auto& barrier : shared.items.empty) barrier.init((3 * kWarps + loaders) * kWarp);
     cutlass::arch::fence_barrier_init();
   }
   if constexpr (kCluster == 1) {
@@ -70,23 +71,29 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
     cutlass::arch::warpgroup_reg_alloc<160>();
+    if (threadIdx.x < kWarp) list_splits(params, shared.splits);
     Accumulator<Format, Out, kBlocks>(params, shared, warpgroup).run(first_row);
+    if (meet(params, shared.splits)) {
+      auto& scratch = reinterpret_cast<typename Merger<Out>::Scratch&>(shared.latent);
+      Merger<Out>(params, scratch, kMergeBarrier).run(shared.splits);
+    }
   } else if (warpgroup == 2) {
     cutlass::arch::warpgroup_reg_alloc<144>();
     Weigher<Format, kBlocks, kGathers>(params, shared, first_row).run();
+    meet(params, shared.splits);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<48>();
     const int warp = threadIdx.x / kWarp - 3 * kWarps;
     const Walk walk(params, cluster / params.shape.groups);
     if constexpr (Format::kWidens) {
       if (warp == 0) {
-        Loader{params, shared, rank, first_row}.run(ItemSource(shared, walk));
+        Loader{params, shared, rank, first_row}.run(ItemSource(shared.items, walk));
       } else {
         Filler{params, shared, first_row}.run(warp - 1);
       }
     } else if (warp == 0) {
       if (cute::elect_one_sync()) {
-        ItemWriter items(shared, walk);
+        ItemWriter items(shared.items, walk);
         while (items.write()) continue;
       }
     } else if (warp == 1) {
@@ -94,8 +101,9 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     } else if constexpr (kGathers) {
       Loader{params, shared, first_row}.run(warp - 2);
     } else if (warp == 2) {
-      Loader{params, shared, rank, first_row}.run(ItemReader(shared));
+      Loader{params, shared, rank, first_row}.run(ItemReader(shared.items));
     }
+    meet(params, shared.splits);
   }
   // The other block may still write into this one's shared memory.
   if constexpr (kCluster > 1) cute::cluster_sync();

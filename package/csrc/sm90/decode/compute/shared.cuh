@@ -3,32 +3,17 @@
 // KV fills it. More than half of Q is in registers to make room.
 #pragma once
 
-#include <cutlass/numeric_conversion.h>
-#include <cutlass/numeric_types.h>
-
 #include <cute/tensor.hpp>
 
 #include "common/dtype.h"
-#include "sm90/decode/barriers.cuh"
+#include "sm90/decode/elements.cuh"
+#include "sm90/decode/items.cuh"
+#include "sm90/decode/merge.cuh"
+#include "sm90/decode/ring.cuh"
 #include "sm90/decode/tile.h"
-#include "sm90/decode/walk.cuh"
 
 namespace mla::sm90 {
 
-template <DType kDType>
-struct ElementOf;
-template <>
-struct ElementOf<DType::fp16> {
-  using Type = cute::half_t;
-};
-template <>
-struct ElementOf<DType::bf16> {
-  using Type = cute::bfloat16_t;
-};
-
-inline constexpr int kWarp = 32;
-inline constexpr int kWarpgroup = 128;
-inline constexpr int kWarps = kWarpgroup / kWarp;
 inline constexpr int kThreads = 4 * kWarpgroup;
 inline constexpr int kHalf = kLatent / 2;  // columns of the output that a warpgroup computes
 inline constexpr int kHalfChunks = kHalf / kChunk;
@@ -54,7 +39,6 @@ struct Format<DType::bf16, DType::e4m3> {
 };
 
 inline constexpr int kWeightSlots = 2;
-inline constexpr int kItemSlots = 4;
 
 // Chunks of Q that are in registers; the rest is in shared memory.
 inline constexpr int kRegisterChunks = 5;
@@ -84,7 +68,8 @@ struct SharedMemory {
   float factor[kWeightSlots][kTileRows];  // of the whole sum, with an item's last tile
   int32_t rescales[kWeightSlots][kWarps];
   alignas(8) uint32_t present[kRopeSlots][2];  // a bit for each token
-  Item items[kItemSlots];
+  ItemRing items;
+  SplitList splits;
   Barrier query_wanted;
   FullBarrier latent_full[kHalfSlots];
   FullBarrier rope_full[kRopeSlots];
@@ -93,22 +78,10 @@ struct SharedMemory {
   Barrier latent_empty[kHalfSlots];
   Barrier rope_empty[kRopeSlots];
   Barrier weights_empty[kWeightSlots];
-  Barrier item_full[kItemSlots];
-  Barrier item_empty[kItemSlots];
   Codes<Format::kWidens> codes;
 };
 static_assert(sizeof(SharedMemory<Format<DType::bf16, DType::bf16>>) <= 227 * 1024);
 static_assert(sizeof(SharedMemory<Format<DType::bf16, DType::e4m3>>) <= 227 * 1024);
-
-// Where the `turn`-th user of a ring is.
-template <int kSlots>
-struct Place {
-  int slot;
-  uint32_t phase;
-
-  __device__ __forceinline__ explicit Place(uint32_t turn)
-      : slot(turn % kSlots), phase(turn / kSlots & 1) {}
-};
 
 // Where the latent halves and the rope columns of a block's `tile`-th tile are.
 template <class Format>
@@ -154,78 +127,6 @@ __device__ __forceinline__ void release_own_first(Barrier& empty) {
   }
 }
 
-// As if as many threads arrived.
-__device__ __forceinline__ void arrive_times(FullBarrier& full, int times) {
-  asm volatile(
-      "mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(cute::cast_smem_ptr_to_uint(&full)),
-      "r"(times)
-      : "memory");
-}
-
-// One thread tells the others the items, in order. The last has no request.
-inline constexpr int kNoRequest = -1;
-
-template <class Format>
-class ItemWriter {
- public:
-  __device__ ItemWriter(SharedMemory<Format>& shared, Walk walk) : shared_(shared), walk_(walk) {}
-
-  // Whether there was one.
-  __device__ __forceinline__ bool write() {
-    Item item;
-    const bool found = walk_.next(item);
-    if (!found) item.request = kNoRequest;
-    const Place<kItemSlots> place(count_++);
-    shared_.item_empty[place.slot].wait(place.phase ^ 1);
-    shared_.items[place.slot] = item;
-    shared_.item_full[place.slot].arrive();
-    return found;
-  }
-
- private:
-  SharedMemory<Format>& shared_;
-  Walk walk_;
-  uint32_t count_ = 0;
-};
-
-template <class Format>
-class ItemReader {
- public:
-  __device__ explicit ItemReader(SharedMemory<Format>& shared) : shared_(shared) {}
-
-  __device__ __forceinline__ bool next(Item& item) {
-    const Place<kItemSlots> place(count_++);
-    shared_.item_full[place.slot].wait(place.phase);
-    item = shared_.items[place.slot];
-    __syncwarp();  // without it, the loader that gathers lacks a register
-    // By every lane: racecheck does not count what the others read as read before one arrives.
-    shared_.item_empty[place.slot].arrive();
-    return item.request != kNoRequest;
-  }
-
- private:
-  SharedMemory<Format>& shared_;
-  uint32_t count_ = 0;
-};
-
-// For the warp that tells the others the items and works on them itself.
-template <class Format>
-class ItemSource {
- public:
-  __device__ ItemSource(SharedMemory<Format>& shared, Walk walk)
-      : writer_(shared, walk), reader_(shared) {}
-
-  __device__ __forceinline__ bool next(Item& item) {
-    if (threadIdx.x % kWarp == 0) writer_.write();
-    __syncwarp();
-    return reader_.next(item);
-  }
-
- private:
-  ItemWriter<Format> writer_;
-  ItemReader<Format> reader_;
-};
-
 // Chunks of 64 rows by 64 columns, 128 bytes a row, swizzled.
 template <class Element>
 using ChunkLayout = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
@@ -241,14 +142,6 @@ using ValueLayout = decltype(cute::composition(
 template <class Element>
 __device__ __forceinline__ auto chunk_tensor(Element* chunk) {
   return cute::make_tensor(cute::make_smem_ptr(chunk), ChunkLayout<Element>{});
-}
-
-// Two neighbours of a row, rounded.
-template <class Element>
-__device__ __forceinline__ uint32_t pair_of(float low, float high) {
-  const cutlass::NumericArrayConverter<Element, float, 2> convert;
-  const auto pair = convert(cutlass::Array<float, 2>{low, high});
-  return reinterpret_cast<const uint32_t&>(pair);
 }
 
 // The row of a tile that is a thread's i-th in an accumulator; a thread has two.

@@ -2,9 +2,9 @@
 // into shared memory.
 #pragma once
 
-#include "sm90/decode/half_query.cuh"
-#include "sm90/decode/shared.cuh"
-#include "sm90/decode/softmax.cuh"
+#include "sm90/decode/compute/half_query.cuh"
+#include "sm90/decode/compute/shared.cuh"
+#include "sm90/decode/compute/softmax.cuh"
 #include "sm90/decode/walk.cuh"
 
 namespace mla::sm90 {
@@ -36,7 +36,7 @@ class Weigher {
 
   __device__ __forceinline__ void run() {
     Item item;
-    for (ItemReader items(shared_); items.next(item);) {
+    for (ItemReader items(shared_.items); items.next(item);) {
       softmax_.start(item);
       // From one lane, so that the compiler knows that a warp does not diverge.
       const int blocks = __shfl_sync(~0u, item.end - item.first, 0);

@@ -4,27 +4,17 @@
 #include <cfloat>
 #include <cmath>
 
-#include "sm90/decode/half_query.cuh"
-#include "sm90/decode/shared.cuh"
+#include "sm90/decode/compute/half_query.cuh"
+#include "sm90/decode/compute/shared.cuh"
+#include "sm90/decode/exponents.cuh"
 #include "sm90/decode/walk.cuh"
 
 namespace mla::sm90 {
-
-// Within 2 units in the last place; results below the normal numbers become 0.
-__device__ __forceinline__ float power_of_2(float exponent) {
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
-  return power;
-}
 
 // `Logits` is a thread's part of a tile, as the tensor cores leave it. Rows of Q may be scaled,
 // each by a factor of its own, which the logits are relieved of here.
 template <class Logits, bool kRowsAreScaled>
 class Softmax {
-  // A row keeps its maximum until a logit exceeds it by this, as a power of 2: weights stay within
-  // what fp16 holds, and hardly any tile makes the sums before it be rescaled.
-  static constexpr float kSlack = 8;
-  static constexpr float kLn2 = 0.693147180559945309f;
   static constexpr int kLogits = cute::size(Logits{});
   using Rows = float[kThreadRows];
 

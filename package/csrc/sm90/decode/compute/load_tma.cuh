@@ -5,9 +5,9 @@
 #include <cute/arch/copy_sm90_desc.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
 
-#include "sm90/decode/load_query.cuh"
-#include "sm90/decode/shared.cuh"
-#include "sm90/decode/walk.cuh"
+#include "sm90/decode/compute/load_query.cuh"
+#include "sm90/decode/compute/shared.cuh"
+#include "sm90/decode/places.cuh"
 
 namespace mla::sm90 {
 
@@ -28,26 +28,18 @@ struct TmaLoader {
   template <class Items>
   __device__ void run(Items items) {
     const bool leads = cute::elect_one_sync();
-    const int lane = threadIdx.x % kWarp;
     uint32_t tile = 0;
     Item item;
     while (items.next(item)) {
       if (item.first >= item.end) continue;
-      // A lane has the place of every 32nd block; the next ones are on their way.
-      Tile place = {page_of(item, item.first + lane), offset_of(item.first + lane)};
+      TilePlaces places(params.kv, item);
       if constexpr (!Format::kWidens) {
         QueryLoader<Format, TmaLoader>{params, shared, first_row}.begin(tile, item.request, 0);
         ++tile;
       }
-      int32_t next_page = page_of(item, item.first + kWarp + lane);
+      places.read_ahead();
       for (int block = item.first; block < item.end; ++block) {
-        const int turn = (block - item.first) % kWarp;
-        if (turn == 0 && block > item.first) {
-          place = {next_page, offset_of(block + lane)};
-          next_page = page_of(item, block + kWarp + lane);
-        }
-        const Tile source = {__shfl_sync(~0u, place.page, turn),
-                             __shfl_sync(~0u, place.offset, turn)};
+        const TilePlace source = places.of(block);
         const int32_t tokens = item.tokens - block * kTileTokens;
         if (leads) {
           if constexpr (Format::kWidens) {
@@ -63,29 +55,6 @@ struct TmaLoader {
   }
 
  private:
-  struct Tile {
-    int32_t page;
-    int32_t offset;  // of its first token in the page
-  };
-
-  // Of the last block, where there is none.
-  __device__ int32_t page_of(const Item& item, int32_t block) const {
-    const KvView& kv = params.kv;
-    if (kv.table == nullptr) return item.request;
-    const int32_t token = min(block, item.end - 1) * kTileTokens;
-    return __ldg(kv.table + item.request * kv.table_stride + token / kv.page_size);
-  }
-
-  __device__ int32_t offset_of(int32_t block) const {
-    return block * kTileTokens % params.kv.page_size;
-  }
-
-  // A bit for each token.
-  __device__ uint64_t present(int32_t page, int32_t tokens) const {
-    if (page < 0 || page >= params.kv.num_pages) return 0;
-    return tokens >= kTileTokens ? ~uint64_t{0} : (uint64_t{1} << tokens) - 1;
-  }
-
   __device__ bool is_mine(int chunk) const { return kCluster == 1 || chunk % kCluster == rank; }
 
   __device__ const CUtensorMap* map_of(int chunk) const {
@@ -94,7 +63,7 @@ struct TmaLoader {
 
   static __device__ int32_t column_of(int chunk) { return chunk % kRopeChunk * kChunk; }
 
-  __device__ void load(uint32_t tile, const Tile& source, int32_t tokens) {
+  __device__ void load(uint32_t tile, const TilePlace& source, int32_t tokens) {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       const auto place = half_place<Format>(tile, half);
@@ -110,19 +79,20 @@ struct TmaLoader {
     }
     const auto rope = rope_place<Format>(tile);
     shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
-    reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = present(source.page, tokens);
+    reinterpret_cast<uint64_t&>(shared.present[rope.slot]) =
+        tokens_present(params.kv, source, tokens);
     FullBarrier& full = shared.rope_full[rope.slot];
     full.expect_transaction(kChunkBytes);
     arrive_times(full, kRopeArrivals);
     load(kRopeChunk, full, shared.rope[rope.slot], source);
   }
 
-  __device__ void load_codes(uint32_t tile, const Tile& source, int32_t tokens) {
+  __device__ void load_codes(uint32_t tile, const TilePlace& source, int32_t tokens) {
     const uint32_t phase = tile & 1;
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       shared.codes.empty[chunk].wait(phase ^ 1);
-      if (chunk == kRopeChunk) shared.codes.present = present(source.page, tokens);
+      if (chunk == kRopeChunk) shared.codes.present = tokens_present(params.kv, source, tokens);
       FullBarrier& full = shared.codes.full[chunk];
       full.arrive_and_expect_tx(kChunkElements);
       load(chunk, full, shared.codes.chunks[chunk], source);
@@ -130,7 +100,7 @@ struct TmaLoader {
   }
 
   // Where there is no such page, zeros.
-  __device__ void load(int chunk, FullBarrier& full, void* to, const Tile& source) {
+  __device__ void load(int chunk, FullBarrier& full, void* to, const TilePlace& source) {
     if (!is_mine(chunk)) return;
     auto* const barrier = reinterpret_cast<uint64_t*>(&full);
     constexpr auto kHint = static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);

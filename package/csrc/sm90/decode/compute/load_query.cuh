@@ -5,8 +5,8 @@
 #include <cute/arch/copy_sm90_desc.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
 
-#include "sm90/decode/copy_rows.cuh"
-#include "sm90/decode/shared.cuh"
+#include "sm90/decode/compute/copy_rows.cuh"
+#include "sm90/decode/compute/shared.cuh"
 
 namespace mla::sm90 {
 
@@ -45,7 +45,7 @@ struct QueryLoader {
     uint32_t tile = 0;
     uint32_t phase = 0;
     Item item;
-    for (ItemReader items(shared); items.next(item);) {
+    for (ItemReader items(shared.items); items.next(item);) {
       if (item.first >= item.end) continue;
       shared.query_wanted.wait(phase);
       phase ^= 1;

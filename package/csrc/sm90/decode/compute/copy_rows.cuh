@@ -3,7 +3,7 @@
 
 #include <cute/arch/copy_sm80.hpp>
 
-#include "sm90/decode/shared.cuh"
+#include "sm90/decode/compute/shared.cuh"
 
 namespace mla::sm90 {
 

@@ -1,9 +1,9 @@
 // Loads tiles of KV row by row with asynchronous copies: tokens may lie in pages of any size.
 #pragma once
 
-#include "sm90/decode/copy_rows.cuh"
-#include "sm90/decode/load_query.cuh"
-#include "sm90/decode/shared.cuh"
+#include "sm90/decode/compute/copy_rows.cuh"
+#include "sm90/decode/compute/load_query.cuh"
+#include "sm90/decode/compute/shared.cuh"
 
 namespace mla::sm90 {
 
@@ -27,7 +27,7 @@ struct GatherLoader {
     const int lane = threadIdx.x % kWarp;
     uint32_t tile = 0;
     Item item;
-    for (ItemReader items(shared); items.next(item);) {
+    for (ItemReader items(shared.items); items.next(item);) {
       if (item.first >= item.end) continue;
       QueryLoader<Format, GatherLoader>{params, shared, first_row}.begin(tile, item.request, warp);
       ++tile;

@@ -1,8 +1,8 @@
 // Widens KV: from codes into the rings that tensor cores read.
 #pragma once
 
-#include "sm90/decode/load_query.cuh"
-#include "sm90/decode/shared.cuh"
+#include "sm90/decode/compute/load_query.cuh"
+#include "sm90/decode/compute/shared.cuh"
 
 namespace mla::sm90 {
 
@@ -24,7 +24,7 @@ struct Widener {
     uint32_t tile = 0;   // of the rings
     uint32_t phase = 0;  // of the codes, in whose places Q never is
     Item item;
-    for (ItemReader items(shared); items.next(item);) {
+    for (ItemReader items(shared.items); items.next(item);) {
       const int blocks = item.end - item.first;
       if (blocks <= 0) continue;
       QueryLoader<Format, Widener>{params, shared, first_row}.begin(tile, item.request, warp);
@@ -90,17 +90,9 @@ struct Widener {
 
   static __device__ __forceinline__ uint4 widened(uint32_t low, uint32_t high) {
     uint4 pairs;
-    widen(low, pairs.x, pairs.y);
-    widen(high, pairs.z, pairs.w);
+    sm90::widen(low, pairs.x, pairs.y);
+    sm90::widen(high, pairs.z, pairs.w);
     return pairs;
-  }
-
-  // Exact, and NaN for a NaN.
-  static __device__ __forceinline__ void widen(uint32_t codes, uint32_t& low, uint32_t& high) {
-    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2;"
-        " cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h; }"
-        : "=r"(low), "=r"(high)
-        : "r"(codes));
   }
 };
 
