@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
-from mla_kernels.frameworks import Packed, Tensor, device_of, empty, extents, first, widened
-from mla_kernels.kernel import LATENT, Bind, Kernel, Limits, Plan
+from mla_kernels.frameworks import Packed, Tensor, device_of, empty, extents, first, widened, with_rope
+from mla_kernels.kernel import Bind, Kernel, Limits, Plan
+from mla_kernels.widths import LATENT
 from mla_kernels.registry import Value, Variant
 
 _MOST_SHAPES = 256
@@ -270,6 +271,7 @@ class SparsePrefillKernel(Kernel):
         like = first(q)
         q_len, num_heads, _ = extents("q", like, "q_len", "num_heads", "576")
         _require_both("extra_kv", extra_kv, extra_indices, extra_topk_length)
+        q, kv, extra_kv = with_rope(q), with_rope(kv), with_rope(extra_kv)
         if out is None:
             out = empty("out", like, (q_len, num_heads, LATENT), self._out_dtype())
         if max_logits is None:

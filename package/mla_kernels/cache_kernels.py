@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from mla_kernels.frameworks import Packed, Tensor, empty, extents, first
-from mla_kernels.kernel import LATENT, Kernel
-
-ROPE = 64
+from mla_kernels.kernel import Kernel
+from mla_kernels.widths import HEAD_DIM
 
 
 class MergeStatesKernel(Kernel):
@@ -81,7 +80,7 @@ class GatherKvKernel(Kernel):
         """Launch; parameters, results and errors are those of ``mla_kernels.gather_kv``."""
         (num_rows,) = extents("indices", indices, "num_rows")
         if out is None:
-            out = empty("out", first(kv_cache), (num_rows, LATENT + ROPE), self._out_dtype())
+            out = empty("out", first(kv_cache), (num_rows, HEAD_DIM), self._out_dtype())
         self._finish((kv_cache, indices, out, kv_scale), first(kv_cache), workspace, stream, check)
         return out
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any, TypeAlias
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError
+from mla_kernels.widths import LATENT, ROPE
 
 Tensor: TypeAlias = Any
 """A torch tensor, a NumPy array, or another object that speaks DLPack."""
@@ -125,8 +126,23 @@ def widened(lengths: Tensor, q_len: int) -> Tensor:
     shape = (lengths.shape[0], q_len)
     if hasattr(lengths, "expand"):
         return lengths[:, None].expand(shape)
-    arrays = sys.modules["jax.numpy" if _framework(lengths) == "jax" else _framework(lengths)]
-    return arrays.broadcast_to(lengths[:, None], shape)
+    return _arrays(lengths).broadcast_to(lengths[:, None], shape)
+
+
+def with_rope(rows: Packed) -> Packed:
+    """Give rows of 512, which have no rope part, one of zeros that all of them share; others pass as they are."""
+    if type(rows) is tuple or not hasattr(rows, "shape") or rows.shape[-1:] != (LATENT,):
+        return rows
+    shape = (*rows.shape[:-1], ROPE)
+    if hasattr(rows, "new_zeros"):
+        return rows, rows.new_zeros(ROPE).expand(shape)
+    arrays = _arrays(rows)
+    return rows, arrays.broadcast_to(arrays.zeros(ROPE, rows.dtype), shape)
+
+
+def _arrays(like: Tensor) -> Any:
+    """The module that makes arrays as ``like`` is one."""
+    return sys.modules["jax.numpy" if _framework(like) == "jax" else _framework(like)]
 
 
 def _framework(tensor: Tensor) -> str:

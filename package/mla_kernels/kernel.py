@@ -12,9 +12,6 @@ from mla_kernels.frameworks import Tensor, device_of, empty, first
 from mla_kernels.registry import Range, Value, Variant
 from mla_kernels.values import verify
 
-LATENT = 512
-"""The width of the latent, and so of an output row."""
-
 Limits = Mapping[str, tuple[int, int, int]]
 NativeLaunch = Callable[..., tuple[int, int] | None]
 """Launches, or launches nothing and returns the bytes that it lacks of plan and workspace where they are None."""

@@ -190,7 +190,9 @@ def sparse_prefill(
     Parameters
     ----------
     q : [q_len, num_heads, 576], fp32 fp16 bf16
+        Or [..., 512], where there is no rope part.
     kv : [kv_len, 576], the type of ``q``
+        Or [kv_len, 512].
     indices : int32 [q_len, topk]
         Rows of ``kv``; a negative one is absent.
     topk_length : int32 [q_len], optional

@@ -8,10 +8,10 @@ unused memory cannot reach a result. Nothing here is fast.
 from __future__ import annotations
 
 import torch
+
+from mla_kernels.widths import LATENT, ROPE
 from torch import Tensor
 
-LATENT = 512
-ROPE = 64
 TILE = 128
 """Latent columns that share one scale in the ``fp8_ds_mla`` layout."""
 DS_MLA_BYTES = LATENT + 4 * (LATENT // TILE) + 2 * ROPE

@@ -15,7 +15,8 @@ import torch
 from mla_kernels import cache_ops, ops, selection
 from mla_kernels.errors import UnsupportedError
 from mla_kernels.frameworks import Packed, Tensor
-from mla_kernels.kernel import LATENT, Plan
+from mla_kernels.kernel import Plan
+from mla_kernels.widths import HEAD_DIM, LATENT
 
 _NAMESPACE = "mla_kernels"
 _TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -232,7 +233,7 @@ def _fake_gather_kv(
     kv_cache: Tensor, kv_rope: Tensor | None, indices: Tensor, kv_dtype: str | None, out_dtype: str | None, _: float
 ) -> Tensor:
     config = selection.gather_kv(_packed(kv_cache, kv_rope), None, kv_dtype, out_dtype)
-    return kv_cache.new_empty((indices.shape[0], LATENT + 64), dtype=_TORCH[str(config["out_dtype"])])
+    return kv_cache.new_empty((indices.shape[0], HEAD_DIM), dtype=_TORCH[str(config["out_dtype"])])
 
 
 @_define(

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from mla_kernels.discovery import Payload
-from mla_kernels.kernel import LATENT
+from mla_kernels.widths import LATENT
 from mla_kernels.registry import Range, Value, Variant
 from mla_kernels.resolve import bound
 

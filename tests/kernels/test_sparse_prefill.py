@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from .compare import assert_same_bytes
 from .rows import Row
 from .sparse import SparsePrefill
 
@@ -43,6 +44,39 @@ def test_options(variant: Row, options: dict[str, Any], split: bool, strided: bo
 
 def test_repeated_selection_counts_twice(variant: Row) -> None:
     SparsePrefill(variant.name, kv_len=7, topk=40).check()
+
+
+def without_rope(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The latents alone, and what they stand for: the same beside a rope part of zeros."""
+    names = [name for name in inputs if name in ("q", "kv", "extra_kv")]
+    latents = {name: inputs[name][..., :512] for name in names}
+    whole = {name: torch.nn.functional.pad(latents[name], (0, 64)) for name in names}
+    return inputs | latents, inputs | whole
+
+
+@pytest.mark.parametrize("strided", [False, True])
+@pytest.mark.parametrize("options", [{}, {"counts": True, "sink": True, "extra_topk": 9}])
+def test_rows_without_rope(variant: Row, options: dict[str, Any], strided: bool) -> None:
+    import mla_kernels as mla
+
+    problem = SparsePrefill(variant.name, strided=strided, **options)
+    latents, whole = without_rope(problem.tensors())
+    for got, want in zip(
+        mla.sparse_prefill(**latents, **problem.scalars()),
+        mla.sparse_prefill(**whole, **problem.scalars()),
+        strict=True,
+    ):
+        assert_same_bytes("a result", got, want, problem.reproduce())
+
+
+def test_rows_that_are_half_without_rope(variant: Row) -> None:
+    import mla_kernels as mla
+
+    problem = SparsePrefill(variant.name, sink=True)
+    latents, whole = without_rope(problem.tensors())
+    got = mla.sparse_prefill(**latents | {"q": whole["q"]}, **problem.scalars())
+    for one, want in zip(got, mla.sparse_prefill(**whole, **problem.scalars()), strict=True):
+        assert_same_bytes("a result", one, want, problem.reproduce())
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ from tests.kernels.flash_mla import (
     check_plans_are_of_rows,
     lazily,
 )
+from tests.kernels.problems import Decode
 from tests.kernels.rows import rows
 
 ALL = [row.name for row in rows("decode") if row.device == "cpu"]
@@ -95,6 +96,27 @@ def test_lse_keeps_what_is_not_a_number():
     _, lse = flash_mla_with_kvcache(**given, **lazily(problem, given))
     assert lse[0, :, 0].isnan().nonzero().flatten().tolist() == [3]
     assert lse[1].isposinf().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize("convention", [ahead, lazily])
+def test_a_dense_cache_of_656_bytes(convention, dtype):
+    """Wider than FlashMLA, whose dense decode reads no fp8."""
+    problem = Decode("cpu_decode_qbf16_kvfp8_ds_mla_obf16_direct_split", q_len=2)
+    ours = problem.tensors()
+    given = {
+        "q": ours["q"],
+        "k_cache": ours["kv_cache"][:, :, None].view(dtype),
+        "block_table": ours["block_table"],
+        "cache_seqlens": ours["seq_lens"],
+        "head_dim_v": 512,
+        "softmax_scale": problem.softmax_scale,
+        "causal": True,
+        "is_fp8_kvcache": True,
+    }
+    out, lse = flash_mla_with_kvcache(**given, **convention(FlashMla(BF16, num_heads_q=16, s_q=2), given))
+    want_out, want_lse = problem.expected()
+    problem.compare(out, lse, want_out, want_lse.where(want_lse > -torch.inf, torch.inf))
 
 
 @each
@@ -185,9 +207,7 @@ def pages(**changes: Any) -> torch.Tensor:
         ("softmax_scale", "big", InvalidArgumentError, "got"),
         ("softmax_scale", float("nan"), InvalidArgumentError, "got nan"),
         ("causal", "yes", InvalidArgumentError, "got"),
-        ("is_fp8_kvcache", True, UnsupportedError, "got True; accepts False, because .*; mla_kernels.decode reads"),
-        ("indices", pages(), UnsupportedError, "got a tensor; accepts None, because .*; mla_kernels.sparse_decode"),
-        ("attn_sink", torch.zeros(16), UnsupportedError, "got a tensor; accepts None"),
+        ("attn_sink", torch.zeros(16), UnsupportedError, "got a tensor; accepts None, because indices is None"),
         ("extra_k_cache", torch.zeros(4, 128, 2, 576), UnsupportedError, "got a tensor; accepts None"),
         ("extra_indices_in_kvcache", pages(), UnsupportedError, "got a tensor; accepts None"),
         ("topk_length", pages(), UnsupportedError, "got a tensor; accepts None"),
@@ -310,8 +330,7 @@ def test_an_object_comes_alone():
             r"num_heads_q: got 12; accepts one whose .* is 16, with",
         ),
         ({"num_heads_q": 15}, ValueRangeError, "num_heads_q: got 15; accepts"),
-        ({"is_fp8_kvcache": True}, UnsupportedError, "is_fp8_kvcache: got True; accepts False"),
-        ({"topk": 2048}, UnsupportedError, "topk: got 2048; accepts None, because .*; mla_kernels.sparse_decode"),
+        ({"topk": 0}, ValueRangeError, "topk: got 0; accepts an integer from 1"),
     ],
 )
 def test_refusals_of_metadata(change, error, text):

@@ -19,7 +19,7 @@ from mla_kernels.bench.peer_figures import SAME_RUN
 from mla_kernels.bench.problems import SCALE
 from mla_kernels.bench.report import Row
 from mla_kernels.bench.tensors import Tensors
-from mla_kernels.kernel import LATENT
+from mla_kernels.widths import LATENT
 
 Launch = Callable[[int], torch.Tensor]
 """Launches problem ``i`` of the tensors and returns its output, ``[batch, q_len, num_heads, 512]``."""

@@ -1,18 +1,20 @@
-"""A plan in the tensors of FlashMLA's metadata.
+"""The schedules that FlashMLA's callers carry: a plan in two tensors, or an object that the first call fills.
 
 ``tile_scheduler_metadata`` holds the bytes of a plan's buffer, padded to whole rows, and nothing is kept beside them:
 its owner may copy them into a buffer of a CUDA graph and pass a slice of that. ``num_splits`` tells the batch by its
-length; what it holds is not read.
+length; what it holds is not read. Sparse decode plans nothing, because each token has its number of indices: its
+tensors are one row of zeros, and as many zeros as tell the batch.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 import torch
 
-from mla_kernels.errors import DeviceError, DTypeError, ShapeError
+from mla_kernels.errors import DeviceError, DTypeError, ShapeError, UnsupportedError, ValueRangeError
 from mla_kernels.frameworks import device_of
 from mla_kernels.kernel import Kernel, Plan
 
@@ -22,13 +24,84 @@ ROW = 8
 Shape: TypeAlias = tuple[int, int, int]
 """Batch, query tokens, and the query heads of one KV head: what a plan depends on beside lengths."""
 
+Tensors: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
-def schedule(kernel: Kernel, cache_seqlens: torch.Tensor, shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
+
+@dataclass
+class FlashMLASchedMeta:
+    """The schedule of a step, filled by the first ``flash_mla_with_kvcache`` that is given it.
+
+    Attributes
+    ----------
+    have_initialized : bool
+        Whether it is filled; set it to False to have it filled anew.
+    config : FlashMLASchedMeta.Config or None
+        What it was filled for, and all that it then serves.
+    tile_scheduler_metadata, num_splits : int32 tensors or None
+        What ``get_mla_metadata(cache_seqlens, ...)`` gives.
+    """
+
+    @dataclass(frozen=True)
+    class Config:
+        """The shapes of a decode, and what it attends to."""
+
+        b: int
+        s_q: int
+        h_q: int
+        page_block_size: int
+        h_k: int
+        causal: bool
+        is_fp8_kvcache: bool
+        topk: int | None = None
+        extra_page_block_size: int | None = None
+        extra_topk: int | None = None
+
+        def __str__(self) -> str:
+            return ", ".join(f"{name} = {value}" for name, value in asdict(self).items() if value is not None)
+
+    have_initialized: bool = False
+    config: Config | None = None
+    tile_scheduler_metadata: torch.Tensor | None = None
+    num_splits: torch.Tensor | None = None
+
+    def require_alone(self, num_splits: object) -> None:
+        """Refuse a ``num_splits`` beside this.
+
+        Raises
+        ------
+        UnsupportedError
+        """
+        if num_splits is not None:
+            raise UnsupportedError("num_splits", "a tensor", "None beside a FlashMLASchedMeta, which holds its own")
+
+    def fill(self, config: Config, tensors: Tensors) -> None:
+        """Keep what was scheduled."""
+        self.tile_scheduler_metadata, self.num_splits = tensors
+        self.config, self.have_initialized = config, True
+
+    def require(self, config: Config) -> None:
+        """Refuse a call that this was not filled for.
+
+        Raises
+        ------
+        ValueRangeError
+        """
+        if self.config != config:
+            accepts = f"one for {config}: each configuration needs its own"
+            raise ValueRangeError("tile_scheduler_metadata", f"a FlashMLASchedMeta for {self.config}", accepts)
+
+
+def schedule(kernel: Kernel, cache_seqlens: torch.Tensor, shape: Shape) -> Tensors:
     """Plan a step into new tensors, int32 ``[parts, 8]`` and ``[batch + 1]``, on the device of its lengths."""
     parts = _parts(kernel, shape, device_of("cache_seqlens", cache_seqlens)[1])
     scheduled = cache_seqlens.new_empty(parts, ROW, dtype=torch.int32)
     kernel.plan(cache_seqlens, out=_plan(scheduled, kernel, shape))
     return scheduled, scheduled.new_zeros(shape[0] + 1)
+
+
+def unscheduled(like: torch.Tensor, batch: int) -> Tensors:
+    """The tensors of sparse decode, int32 ``[1, 8]`` and ``[batch + 1]``, on the device of ``like``."""
+    return like.new_zeros(1, ROW, dtype=torch.int32), like.new_zeros(batch + 1, dtype=torch.int32)
 
 
 def plan_in(scheduled: object, num_splits: object, kernel: Kernel, shape: Shape, q: torch.Tensor) -> Plan:
@@ -40,10 +113,21 @@ def plan_in(scheduled: object, num_splits: object, kernel: Kernel, shape: Shape,
         The tensors are not what ``schedule`` makes for ``shape`` on the device of ``q``.
     """
     batch, q_len, num_heads = shape
-    wanted = {
-        "tile_scheduler_metadata": (scheduled, (_parts(kernel, shape, device_of("q", q)[1]), ROW)),
-        "num_splits": (num_splits, (batch + 1,)),
-    }
+    what = f"{batch} requests of {q_len * num_heads} query rows a KV head"
+    require_tensors(scheduled, num_splits, _parts(kernel, shape, device_of("q", q)[1]), batch, what, q)
+    return _plan(scheduled, kernel, shape)
+
+
+def require_tensors(  # noqa: PLR0917 (two tensors, their shapes, and where they must be)
+    scheduled: object, num_splits: object, parts: int, batch: int, what: str, q: torch.Tensor
+) -> None:
+    """Refuse tensors that are not int32 ``[parts, 8]`` and ``[batch + 1]`` on the device of ``q``.
+
+    Raises
+    ------
+    DTypeError, DeviceError, ShapeError
+    """
+    wanted = {"tile_scheduler_metadata": (scheduled, (parts, ROW)), "num_splits": (num_splits, (batch + 1,))}
     for name, (tensor, extents) in wanted.items():
         if not isinstance(tensor, torch.Tensor):
             raise DTypeError(name, type(tensor).__name__, "what get_mla_metadata gives")
@@ -52,10 +136,8 @@ def plan_in(scheduled: object, num_splits: object, kernel: Kernel, shape: Shape,
         if tensor.device != q.device:
             raise DeviceError(name, str(tensor.device), f"{q.device}, as q has")
         if tensor.shape != extents:
-            what = f"{batch} requests of {q_len * num_heads} query rows a KV head"
             accepts = f"{list(extents)}, as get_mla_metadata gives for {what}"
             raise ShapeError(name, f"shape {list(tensor.shape)}", accepts)
-    return _plan(scheduled, kernel, shape)
 
 
 def _plan(buffer: object, kernel: Kernel, shape: Shape) -> Plan:

@@ -1,4 +1,4 @@
-"""The dense MLA decode of ``flash_mla``, with its arguments and results, on any arch that has a decode variant.
+"""The MLA attention of ``flash_mla``, dense and sparse, with its arguments and results, on any arch that has variants.
 
 ``import mla_kernels.compat.flash_mla as flash_mla`` replaces the import. Metadata comes in both conventions of
 FlashMLA: an object that the first call fills, and two tensors that may be copied into buffers of a CUDA graph. What is
@@ -7,31 +7,37 @@ served is wider: any number of heads, page size and element type that the arch t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import cast, overload
 
 import torch
 
 import mla_kernels as mla
-from mla_kernels import selection
 from mla_kernels._types import Arch
-from mla_kernels.compat._arguments import Names, require_one_dtype, shape_of
-from mla_kernels.compat._schedule import plan_in, schedule
+from mla_kernels.compat import _dense, _sparse
+from mla_kernels.compat._arguments import Names
+from mla_kernels.compat._schedule import FlashMLASchedMeta, schedule, unscheduled
 from mla_kernels.devices import arch_for
-from mla_kernels.errors import (
-    DeviceError,
-    DTypeError,
-    InvalidArgumentError,
-    ShapeError,
-    UnsupportedError,
-    ValueRangeError,
-)
+from mla_kernels.errors import DTypeError, InvalidArgumentError, UnsupportedError, ValueRangeError
 from mla_kernels.frameworks import extents
-from mla_kernels.kernel import LATENT
+from mla_kernels.widths import HEAD_DIM, LATENT
 
-ROPE = 64
+__all__ = [
+    "FlashMLASchedMeta",
+    "flash_mla_sparse_fwd",
+    "flash_mla_sparse_prefill",
+    "flash_mla_with_kvcache",
+    "get_mla_metadata",
+]
 
-_NAMES = Names({"kv_cache": "k_cache", "seq_lens": "cache_seqlens"}, alone={"plan": "tile_scheduler_metadata"})
+_NAMES = Names(
+    {
+        "kv_cache": "k_cache",
+        "seq_lens": "cache_seqlens",
+        "extra_kv_cache": "extra_k_cache",
+        "extra_indices": "extra_indices_in_kvcache",
+    },
+    alone={"plan": "tile_scheduler_metadata"},
+)
 _NAMES_OF_METADATA = Names(
     {"seq_lens": "cache_seqlens"},
     alone={
@@ -41,40 +47,7 @@ _NAMES_OF_METADATA = Names(
         "num_heads": "num_heads_q",
     },
 )
-
-
-@dataclass
-class FlashMLASchedMeta:
-    """The schedule of a step, filled by the first ``flash_mla_with_kvcache`` that is given it.
-
-    Attributes
-    ----------
-    have_initialized : bool
-        Whether it is filled; set it to False to have it filled anew.
-    config : FlashMLASchedMeta.Config or None
-        What it was filled for, and all that it then serves.
-    tile_scheduler_metadata, num_splits : int32 tensors or None
-        What ``get_mla_metadata(cache_seqlens, ...)`` gives.
-    """
-
-    @dataclass(frozen=True)
-    class Config:
-        """The shapes of a decode, and its mask."""
-
-        b: int
-        s_q: int
-        h_q: int
-        page_block_size: int
-        h_k: int
-        causal: bool
-
-        def __str__(self) -> str:
-            return ", ".join(f"{name} = {value}" for name, value in asdict(self).items())
-
-    have_initialized: bool = False
-    config: Config | None = None
-    tile_scheduler_metadata: torch.Tensor | None = None
-    num_splits: torch.Tensor | None = None
+_NAMES_OF_PREFILL = Names({"softmax_scale": "sm_scale"})
 
 
 @overload
@@ -107,14 +80,17 @@ def get_mla_metadata(  # noqa: PLR0917 (the signature is theirs)
     num_heads_k : int, optional
     num_heads_q : int, optional
         Need not be given.
-    is_fp8_kvcache, topk
-        False and None.
+    is_fp8_kvcache : bool
+        Changes nothing: caches of all types are scheduled alike.
+    topk : int, optional
+        Indices of each token, for sparse decode, which needs no schedule.
 
     Returns
     -------
     tile_scheduler_metadata : FlashMLASchedMeta, or int32 [parts, 8]
         The whole schedule, in bytes that may be copied to any address that 16 divides. ``parts`` depends on the shape
         and the device, not on lengths: what a CUDA graph reads can be overwritten with the schedule of the next step.
+        With ``topk``, one row of zeros.
     num_splits : None, or int32 [batch + 1]
         Tells the batch by its length; what it holds is not read.
 
@@ -125,12 +101,14 @@ def get_mla_metadata(  # noqa: PLR0917 (the signature is theirs)
     VariantNotFoundError
         The arch of the device has no decode variant.
     """
-    _require_dense(is_fp8_kvcache=is_fp8_kvcache, topk=topk)
     if cache_seqlens is None and num_q_tokens_per_head_k is None and num_heads_k is None:
         return FlashMLASchedMeta(), None
     (batch,) = extents("cache_seqlens", cache_seqlens, "batch")
     q_len, num_heads = _query(num_q_tokens_per_head_k, num_heads_k, num_heads_q)
     lengths = cast(torch.Tensor, cache_seqlens)
+    if topk is not None:
+        _positive("topk", topk)
+        return unscheduled(lengths, batch)
     arch = cast(Arch, arch_for("cache_seqlens", lengths))
     try:
         # The element types are not known yet, nor needed: all decode variants of an arch make the same plan.
@@ -164,11 +142,12 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     ----------
     q : [batch, s_q, num_heads_q, 576], fp16 bf16 fp32
     k_cache : [num_pages, page_size, num_heads_k, 576]
-        Of the type of ``q``; query head ``h`` uses KV head ``h // (num_heads_q // num_heads_k)``. Nothing is copied.
+        Of the type of ``q``; with ``is_fp8_kvcache`` [..., 656] bytes, uint8, int8 or float8_e4m3fn: 512 e4m3, four
+        float32 scales, 64 bf16. Query head ``h`` uses KV head ``h // (num_heads_q // num_heads_k)``. Nothing is copied.
     block_table : int32 [batch, table_width]
-        The pages of each request in order; entries past its length are not read.
+        The pages of each request in order; entries past its length are not read. Ignored beside ``indices``.
     cache_seqlens : int32 [batch]
-        Tokens in the cache of each request, the new ones included; 0 is allowed.
+        Tokens in the cache of each request, the new ones included; 0 is allowed. Ignored beside ``indices``.
     head_dim_v : int
         512.
     tile_scheduler_metadata, num_splits
@@ -177,9 +156,18 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     softmax_scale : float, optional
         Of the logits; 576 ** -0.5 by default.
     causal : bool
-        New token ``s`` sees ``cache_seqlens - s_q + 1 + s`` keys; otherwise all.
-    is_fp8_kvcache, indices, attn_sink, extra_k_cache, extra_indices_in_kvcache, topk_length, extra_topk_length
-        False and None.
+        New token ``s`` sees ``cache_seqlens - s_q + 1 + s`` keys; otherwise all. False beside ``indices``.
+    is_fp8_kvcache : bool
+        Whether caches hold bytes.
+    indices : int32 [batch, s_q, topk], optional
+        Attend to these slots only, ``page * page_size + offset``; one KV head. Negative ones, and those past the cache,
+        select nothing.
+    attn_sink : float32 [num_heads_q], optional
+        A logit without a value: ``out`` is multiplied by ``exp(lse) / (exp(lse) + exp(attn_sink))``.
+    extra_k_cache, extra_indices_in_kvcache, extra_topk_length
+        A second cache with indices and lengths of its own, attended together with the first.
+    topk_length : int32 [batch], optional
+        Only so many of the leading indices count.
 
     Returns
     -------
@@ -193,58 +181,115 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     InvalidArgumentError
         An argument was refused, by its name here.
     VariantNotFoundError
-        The arch has no decode variant for the arguments.
+        The arch has no variant for the arguments.
     """
-    _require_dense(
-        is_fp8_kvcache=is_fp8_kvcache, indices=indices, attn_sink=attn_sink, extra_k_cache=extra_k_cache,
-        extra_indices_in_kvcache=extra_indices_in_kvcache, topk_length=topk_length, extra_topk_length=extra_topk_length,
-    )  # fmt: skip
-    if head_dim_v != LATENT:
-        raise UnsupportedError("head_dim_v", repr(head_dim_v), f"{LATENT}, because values are the latents")
-    if not isinstance(q, torch.Tensor):
-        raise DTypeError("q", type(q).__name__, "a torch tensor")
-    batch, s_q, h_q, _ = shape_of("q", q, "batch", "s_q", "num_heads_q", LATENT + ROPE)
-    _, page_size, h_k, _ = shape_of("k_cache", k_cache, "num_pages", "page_size", "num_heads_k", LATENT + ROPE)
-    require_one_dtype(q=q, k_cache=k_cache)
-    if h_k == 0 or h_q % h_k:
-        raise ShapeError("k_cache", f"{h_k} heads", f"a divisor of {h_q}, the heads of q")
-    shape_of("cache_seqlens", cache_seqlens, batch)
-    group = h_q // h_k
-    shape = (batch, s_q, group)
+    _require_torch(q)
+    _require_values(head_dim_v=head_dim_v)
+    scale = HEAD_DIM**-0.5 if softmax_scale is None else softmax_scale
+    sparse = {
+        "attn_sink": attn_sink,
+        "extra_k_cache": extra_k_cache,
+        "extra_indices_in_kvcache": extra_indices_in_kvcache,
+        "topk_length": topk_length,
+        "extra_topk_length": extra_topk_length,
+    }
     try:
-        queries = [q.narrow(2, head * group, group) for head in range(h_k)]
-        caches = k_cache.unbind(2)
-        kernel = selection.decode_kernel(queries[0], caches[0], None, True)
-        scheduled: object = tile_scheduler_metadata
-        if isinstance(tile_scheduler_metadata, FlashMLASchedMeta):
-            if num_splits is not None:
-                raise UnsupportedError("num_splits", "a tensor", "None beside a FlashMLASchedMeta, which holds its own")
-            config = FlashMLASchedMeta.Config(batch, s_q, h_q, page_size, h_k, causal)
-            scheduled, num_splits = _filled(tile_scheduler_metadata, config, kernel, cache_seqlens, q)
-        plan = plan_in(scheduled, num_splits, kernel, shape, q)
-        scale = (LATENT + ROPE) ** -0.5 if softmax_scale is None else softmax_scale
-        out = q.new_empty(batch, s_q, h_q, LATENT)
-        lse = q.new_empty(batch, h_q, s_q, dtype=torch.float32)
-        for head, (query, cache) in enumerate(zip(queries, caches, strict=True)):
-            kernel.launch(
-                query, cache, block_table, cache_seqlens, plan=plan, softmax_scale=scale, causal=causal,
-                out=out.narrow(2, head * group, group), lse=lse.narrow(1, head * group, group),
+        if indices is None:
+            _require_absent(sparse)
+            out, lse = _dense.decode(
+                q, k_cache, block_table, cache_seqlens, tile_scheduler_metadata, num_splits, scale, causal,
+                is_fp8_kvcache,
+            )  # fmt: skip
+        else:
+            out, lse = _sparse.decode(
+                q, k_cache, indices, extra_k_cache, extra_indices_in_kvcache, tile_scheduler_metadata, num_splits,
+                causal, is_fp8_kvcache, softmax_scale=scale, attn_sink=attn_sink, topk_length=topk_length,
+                extra_topk_length=extra_topk_length,
             )  # fmt: skip
     except InvalidArgumentError as error:
         raise _NAMES.renamed(error) from None
-    return out, lse.nan_to_num_(nan=torch.nan, posinf=torch.inf, neginf=torch.inf)
+    return out, _plus_inf(lse)
 
 
-def _require_dense(*, is_fp8_kvcache: bool, **sparse: object) -> None:
-    why = "because this door serves dense decode in the type of q"
-    if is_fp8_kvcache:
-        instead = "mla_kernels.decode reads fp8_ds_mla caches where the arch has a variant"
-        raise UnsupportedError("is_fp8_kvcache", repr(is_fp8_kvcache), f"False, {why}; {instead}")
+def flash_mla_sparse_fwd(  # noqa: PLR0917 (the signature is theirs)
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    indices: torch.Tensor,
+    sm_scale: float,
+    d_v: int = 512,
+    attn_sink: torch.Tensor | None = None,
+    topk_length: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Attend from the tokens of a prompt to selected rows.
+
+    Parameters
+    ----------
+    q : [s_q, num_heads_q, d_qk], fp16 bf16 fp32
+        ``d_qk`` is 576, or 512 where there is no rope part.
+    kv : [s_kv, 1, d_qk], the type of ``q``
+    indices : int32 [s_q, 1, topk]
+        Rows of ``kv``; negative ones, and those from ``s_kv``, select nothing.
+    sm_scale : float
+        Of the logits.
+    d_v : int
+        512.
+    attn_sink : float32 [num_heads_q], optional
+        A logit without a value: ``out`` is multiplied by ``exp(lse) / (exp(lse) + exp(attn_sink))``.
+    topk_length : int32 [s_q], optional
+        Only so many of the leading indices count.
+
+    Returns
+    -------
+    out : [s_q, num_heads_q, 512]
+        In the type of the queries; 0 where no index counts.
+    max_logits : float32 [s_q, num_heads_q]
+        The largest scaled logit; -inf where no index counts.
+    lse : float32 [s_q, num_heads_q]
+        Natural logarithm of the sum of exponentials; +inf where no index counts.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument was refused, by its name here.
+    VariantNotFoundError
+        The arch has no variant for the arguments.
+    """
+    _require_torch(q)
+    _require_values(d_v=d_v)
+    try:
+        out, max_logits, lse = _sparse.prefill(
+            q, kv, indices, softmax_scale=sm_scale, attn_sink=attn_sink, topk_length=topk_length
+        )
+    except InvalidArgumentError as error:
+        raise _NAMES_OF_PREFILL.renamed(error) from None
+    return out, max_logits, _plus_inf(lse)
+
+
+flash_mla_sparse_prefill = flash_mla_sparse_fwd
+"""The older name of ``flash_mla_sparse_fwd``."""
+
+
+def _require_torch(q: object) -> None:
+    if not isinstance(q, torch.Tensor):
+        raise DTypeError("q", type(q).__name__, "a torch tensor")
+
+
+def _require_values(**width: object) -> None:
+    ((name, given),) = width.items()
+    if given != LATENT:
+        raise UnsupportedError(name, repr(given), f"{LATENT}, because values are the latents")
+
+
+def _require_absent(sparse: dict[str, torch.Tensor | None]) -> None:
     for name, value in sparse.items():
         if value is not None:
             got = "a tensor" if isinstance(value, torch.Tensor) else repr(value)
-            instead = "mla_kernels.sparse_decode attends to selected slots"
-            raise UnsupportedError(name, got, f"None, {why}; {instead}")
+            raise UnsupportedError(name, got, "None, because indices is None")
+
+
+def _plus_inf(lse: torch.Tensor) -> torch.Tensor:
+    """FlashMLA's LSE of an empty row is +inf."""
+    return lse.nan_to_num_(nan=torch.nan, posinf=torch.inf, neginf=torch.inf)
 
 
 def _query(rows: object, h_k: object, h_q: object) -> tuple[int, int]:
@@ -264,20 +309,3 @@ def _positive(argument: str, number: object) -> int:
     if not isinstance(number, int) or number < 1:
         raise ValueRangeError(argument, repr(number), "an integer from 1")
     return number
-
-
-def _filled(
-    meta: FlashMLASchedMeta, config: FlashMLASchedMeta.Config, kernel: mla.Kernel, lengths: object, q: torch.Tensor
-) -> tuple[object, torch.Tensor | None]:
-    """The tensors of ``meta``, which the first use makes."""
-    if not meta.have_initialized:
-        lengths = cast(torch.Tensor, lengths)
-        if lengths.device != q.device:
-            raise DeviceError("cache_seqlens", str(lengths.device), f"{q.device}, as q has")
-        shape = (config.b, config.s_q, config.h_q // config.h_k)
-        meta.tile_scheduler_metadata, meta.num_splits = schedule(kernel, lengths, shape)
-        meta.config, meta.have_initialized = config, True
-    if meta.config != config:
-        accepts = f"one for {config}: each configuration needs its own"
-        raise ValueRangeError("tile_scheduler_metadata", f"a FlashMLASchedMeta for {meta.config}", accepts)
-    return meta.tile_scheduler_metadata, meta.num_splits

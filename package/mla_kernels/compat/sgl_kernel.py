@@ -10,9 +10,8 @@ import mla_kernels as mla
 from mla_kernels.compat._arguments import Names, require_one_dtype, shape_of
 from mla_kernels.errors import InvalidArgumentError, ShapeError, ValueRangeError
 from mla_kernels.frameworks import Tensor
-from mla_kernels.kernel import LATENT
+from mla_kernels.widths import HEAD_DIM, LATENT, ROPE
 
-ROPE = 64
 MOST_HEADS = 128
 """What ``sgl_kernel`` sizes the workspace for."""
 
@@ -75,7 +74,7 @@ def cutlass_mla_decode(  # noqa: PLR0917 (the signature is theirs)
     batch, num_heads, _ = shape_of("q_nope", q_nope, "batch", "num_heads", LATENT)
     if shape_of("q_pe", q_pe, "batch", "num_heads", ROPE)[:2] != (batch, num_heads):
         raise ShapeError("q_pe", f"shape {list(q_pe.shape)}", f"[{batch}, {num_heads}, {ROPE}], as q_nope has")
-    shape_of("kv_c_and_k_pe_cache", kv_c_and_k_pe_cache, "num_pages", "page_size", LATENT + ROPE)
+    shape_of("kv_c_and_k_pe_cache", kv_c_and_k_pe_cache, "num_pages", "page_size", HEAD_DIM)
     require_one_dtype(q_nope=q_nope, q_pe=q_pe, kv_c_and_k_pe_cache=kv_c_and_k_pe_cache)
     try:
         out, _ = mla.decode(

@@ -1,0 +1,61 @@
+"""The sparse half of FlashMLA's door on a GPU: every variant that it leads to, and a CUDA graph over other indices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from mla_kernels.compat.flash_mla import flash_mla_with_kvcache
+
+from tests.gpu.conftest import arch_name
+from tests.kernels.flash_mla_sparse import WithKvcache, past_the_end, served
+from tests.kernels.rows import Row
+from tests.kernels.sparse import SparseDecode
+
+DECODE = served("sparse_decode", "cuda")
+OPTIONS: list[dict[str, Any]] = [{}, {"counts": True}, {"absent": 1.0}]
+"""What every arch has."""
+
+
+each = pytest.mark.parametrize("row", DECODE, ids=[row.name for row in DECODE])
+
+
+@pytest.fixture(autouse=True)
+def arch_under_test(request: pytest.FixtureRequest) -> None:
+    """Only variants of the arch under test."""
+    row: Row = request.getfixturevalue("row")
+    if row.arch != arch_name():
+        pytest.skip(f"not run: {row.arch}: the arch under test is {arch_name()}")
+
+
+@each
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("q_len", [1, 3])
+def test_decode(row: Row, options: dict[str, Any], q_len: int) -> None:
+    WithKvcache(SparseDecode(row.name, q_len=q_len, **options)).check()
+
+
+@each
+def test_a_graph_over_other_indices(row: Row) -> None:
+    """What an engine replays: queries, cache and indices change in place, metadata is copied in."""
+    call = WithKvcache(SparseDecode(row.name, q_len=2))
+    given = call.given()
+    given["indices"] = past_the_end(given["indices"], 9 * 64)
+    given |= call.ahead(given)
+    flash_mla_with_kvcache(**given)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out, lse = flash_mla_with_kvcache(**given)
+    for seed in (0, 1, 2):
+        step = WithKvcache(replace(call.problem, seed=seed))
+        fresh = step.given()
+        for name in ("q", "k_cache", "indices"):
+            given[name].copy_(fresh[name])
+        for result in (out, lse):
+            result.view(torch.uint8).fill_(0xFF)
+        graph.replay()
+        torch.cuda.synchronize()
+        step.compare(out, lse)
