@@ -8,8 +8,8 @@ from typing import Any
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
 from mla_kernels.frameworks import Packed, Tensor, device_of, empty, extents, first, widened, with_rope
 from mla_kernels.kernel import Bind, Kernel, Limits, Plan
-from mla_kernels.widths import LATENT
 from mla_kernels.registry import Value, Variant
+from mla_kernels.widths import LATENT
 
 _MOST_SHAPES = 256
 

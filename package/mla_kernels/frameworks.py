@@ -131,7 +131,7 @@ def widened(lengths: Tensor, q_len: int) -> Tensor:
 
 def with_rope(rows: Packed) -> Packed:
     """Give rows of 512, which have no rope part, one of zeros that all of them share; others pass as they are."""
-    if type(rows) is tuple or not hasattr(rows, "shape") or rows.shape[-1:] != (LATENT,):
+    if isinstance(rows, tuple) or not hasattr(rows, "shape") or rows.shape[-1:] != (LATENT,):
         return rows
     shape = (*rows.shape[:-1], ROPE)
     if hasattr(rows, "new_zeros"):

@@ -8,9 +8,9 @@ unused memory cannot reach a result. Nothing here is fast.
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from mla_kernels.widths import LATENT, ROPE
-from torch import Tensor
 
 TILE = 128
 """Latent columns that share one scale in the ``fp8_ds_mla`` layout."""

@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import Any
 
 from mla_kernels.discovery import Payload
-from mla_kernels.widths import LATENT
 from mla_kernels.registry import Range, Value, Variant
 from mla_kernels.resolve import bound
+from mla_kernels.widths import LATENT
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """The element types that inputs are drawn in, most wanted first."""

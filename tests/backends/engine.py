@@ -37,14 +37,33 @@ def engine_config(topk: int, cache_dtype: str, max_tokens: int = MOST_TOKENS) ->
     )
 
 
+def layer_arguments(layer: Layer, buffer: Tensor, cache_dtype: str) -> dict[str, Any]:
+    """What a layer is made with."""
+    return {
+        "num_heads": HEADS,
+        "head_size": LATENT + ROPE,
+        "scale": SCALE,
+        "num_kv_heads": 1,
+        "alibi_slopes": None,
+        "sliding_window": None,
+        "kv_cache_dtype": cache_dtype,
+        "logits_soft_cap": None,
+        "attn_type": "decoder",
+        "kv_sharing_target_layer_name": None,
+        "q_lora_rank": None,
+        "kv_lora_rank": LATENT,
+        "qk_nope_head_dim": NOPE,
+        "qk_rope_head_dim": ROPE,
+        "qk_head_dim": NOPE + ROPE,
+        "v_head_dim": V,
+        "kv_b_proj": deepcopy(layer.kv_b_proj).to(buffer.device),
+        "indexer": SimpleNamespace(topk_indices_buffer=buffer),
+    }
+
+
 def make_layer(layer: Layer, buffer: Tensor, cache_dtype: str) -> Any:
     """The backend's part of a layer, its weights loaded."""
-    impl = flashmla_sparse.FlashMLASparseBackend.get_impl_cls()(
-        HEADS, LATENT + ROPE, SCALE, 1, None, None, cache_dtype, None, "decoder", None,
-        indexer=SimpleNamespace(topk_indices_buffer=buffer), q_lora_rank=None, kv_lora_rank=LATENT,
-        qk_nope_head_dim=NOPE, qk_rope_head_dim=ROPE, qk_head_dim=NOPE + ROPE, v_head_dim=V,
-        kv_b_proj=deepcopy(layer.kv_b_proj).to(buffer.device),
-    )  # fmt: skip
+    impl = flashmla_sparse.FlashMLASparseBackend.get_impl_cls()(**layer_arguments(layer, buffer, cache_dtype))
     impl.process_weights_after_loading(torch.bfloat16)
     return impl
 
@@ -64,18 +83,25 @@ class Engine:
     def __init__(
         self, model: Model, topk: int, cache_dtype: str, device: str = "cpu", alter: Select | None = None
     ) -> None:
-        backend = flashmla_sparse.FlashMLASparseBackend
         self.model, self.device, self.alter = model, device, alter or (lambda selected: selected)
-        self.builder = backend.get_builder_cls()(
-            SimpleNamespace(block_size=PAGE), ["0", "1"], engine_config(topk, cache_dtype), torch.device(device)
-        )
+        self.cache_dtype = cache_dtype
+        self.builder = self.make_builder(engine_config(topk, cache_dtype))
         self.buffer = torch.full((MOST_TOKENS, topk), UNUSED_PAGE, dtype=torch.int32, device=device)
-        self.layers = [make_layer(layer, self.buffer, cache_dtype) for layer in model.layers]
-        shape = backend.get_kv_cache_shape(PAGES, PAGE, 1, LATENT + ROPE, cache_dtype)
+        self.layers = [self.make_layer(layer) for layer in model.layers]
+        shape = flashmla_sparse.FlashMLASparseBackend.get_kv_cache_shape(PAGES, PAGE, 1, LATENT + ROPE, cache_dtype)
         poison = torch.full(shape, 255, dtype=torch.uint8) if shape[-1] == 656 else torch.full(shape, torch.nan)
         dtype = poison.dtype if shape[-1] == 656 else torch.bfloat16
         self.caches = [poison.to(dtype).to(device).clone() for _ in model.layers]
         self.free = torch.randperm(PAGES, generator=torch.Generator().manual_seed(1)).tolist()
+
+    def make_builder(self, config: Any) -> Any:
+        """What makes metadata."""
+        builder = flashmla_sparse.FlashMLASparseBackend.get_builder_cls()
+        return builder(SimpleNamespace(block_size=PAGE), ["0", "1"], config, torch.device(self.device))
+
+    def make_layer(self, layer: Layer) -> Any:
+        """What attends."""
+        return make_layer(layer, self.buffer, self.cache_dtype)
 
     def step(self, batch: list[tuple[Request, int]]) -> None:
         """Advance requests by so many tokens each; one whose tokens are then all cached gets its next token."""
@@ -143,7 +169,7 @@ def drawn_anew(selected: Tensor) -> Tensor:
     return others.where(selected >= 0, -1)
 
 
-def check_tokens(device: str, seed: int, cache_dtype: str) -> None:
+def check_tokens(device: str, seed: int, cache_dtype: str, engine: type[Engine] = Engine) -> None:
     """The engine's greedy tokens are those of the plain model, and hang on what is selected, not on its order."""
     topk, count = 12, 8
     source = torch.Generator().manual_seed(100 + seed)
@@ -152,9 +178,9 @@ def check_tokens(device: str, seed: int, cache_dtype: str) -> None:
     plain = [model.generate(prompt, count, cache_dtype) for prompt in prompts]
     assert min(lead for _, lead in plain) > 0.05, "a seed whose tokens hang on rounding tells nothing"
     want = [tokens for tokens, _ in plain]
-    assert serve(Engine(model, topk, cache_dtype, device), prompts, count) == want
-    assert serve(Engine(model, topk, cache_dtype, device, in_another_order), prompts, count) == want
-    changed = serve(Engine(model, topk, cache_dtype, device, drawn_anew), prompts, count)
+    assert serve(engine(model, topk, cache_dtype, device), prompts, count) == want
+    assert serve(engine(model, topk, cache_dtype, device, in_another_order), prompts, count) == want
+    changed = serve(engine(model, topk, cache_dtype, device, drawn_anew), prompts, count)
     assert all(tokens != wanted for tokens, wanted in zip(changed, want, strict=True))
 
 

@@ -127,7 +127,12 @@ def test_metadata_of_a_step():
     metadata = made.build(0, given, fast_build=True)
     assert metadata.req_id_per_token.tolist() == [0, 0, 0, 2, 3, 3]
     assert metadata.req_id_per_token.dtype == torch.int32
-    assert (metadata.num_reqs, metadata.num_actual_tokens, metadata.max_query_len, metadata.max_seq_len) == (4, 6, 3, 99)
+    assert (metadata.num_reqs, metadata.num_actual_tokens, metadata.max_query_len, metadata.max_seq_len) == (
+        4,
+        6,
+        3,
+        99,
+    )
     assert (metadata.block_size, metadata.topk_tokens) == (PAGE, TOPK)
     assert metadata.block_table is given.block_table_tensor
     assert metadata.slot_mapping is given.slot_mapping

@@ -98,7 +98,11 @@ def test_an_object_serves_layers():
 
 @pytest.mark.parametrize(
     ("change", "text"),
-    [({"topk": 65}, "topk = 65"), ({"extra_topk": 4}, "extra_page_block_size = 3, extra_topk = 4"), ({"q_len": 2}, "s_q")],
+    [
+        ({"topk": 65}, "topk = 65"),
+        ({"extra_topk": 4}, "extra_page_block_size = 3, extra_topk = 4"),
+        ({"q_len": 2}, "s_q"),
+    ],
 )
 def test_an_object_of_another_configuration(change, text):
     filled = WithKvcache(SparseDecode(FP8, **change))
@@ -139,8 +143,18 @@ def test_an_object_of_dense_decode():
         ("topk_length", torch.ones(2).int(), ShapeError, "got"),
         ("attn_sink", torch.zeros(15), ShapeError, "got"),
         ("extra_k_cache", torch.zeros(5, 3, 1, 656).byte(), DTypeError, "extra_indices_in_kvcache: got NoneType"),
-        ("extra_indices_in_kvcache", torch.zeros(3, 1, 4).int(), UnsupportedError, "extra_k_cache: got None; accepts a"),
-        ("extra_topk_length", torch.zeros(3).int(), UnsupportedError, "got a tensor; accepts None, because extra_indices_"),
+        (
+            "extra_indices_in_kvcache",
+            torch.zeros(3, 1, 4).int(),
+            UnsupportedError,
+            "extra_k_cache: got None; accepts a",
+        ),
+        (
+            "extra_topk_length",
+            torch.zeros(3).int(),
+            UnsupportedError,
+            "got a tensor; accepts None, because extra_indices_",
+        ),
         ("softmax_scale", float("nan"), InvalidArgumentError, "got nan"),
     ],
 )
@@ -159,7 +173,12 @@ def test_refusals_name_the_argument(name, value, error, text):
     ("name", "value", "error", "text"),
     [
         ("tile_scheduler_metadata", None, DTypeError, "got NoneType; accepts what get_mla_metadata gives"),
-        ("tile_scheduler_metadata", torch.zeros(2, 8).int(), ShapeError, r"accepts \[1, 8\], as get_mla_metadata gives"),
+        (
+            "tile_scheduler_metadata",
+            torch.zeros(2, 8).int(),
+            ShapeError,
+            r"accepts \[1, 8\], as get_mla_metadata gives",
+        ),
         ("num_splits", torch.zeros(3).int(), ShapeError, r"got shape \[3\]; accepts \[4\]"),
     ],
 )

@@ -16,8 +16,8 @@ from mla_kernels.bench.tensors import DTYPES, Tensors
 from mla_kernels.bench.timing import Call, alternate
 from mla_kernels.devices import HOST
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.widths import LATENT
 from mla_kernels.resolve import find
+from mla_kernels.widths import LATENT
 
 _FIXED = {"q_len": 1, "page_size": 64, "lengths": "equal"}
 

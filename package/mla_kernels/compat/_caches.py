@@ -29,7 +29,9 @@ def rows_of(argument: str, cache: object, is_fp8_kvcache: bool) -> torch.Tensor:
         accepts = "uint8, int8 or float8_e4m3fn, because is_fp8_kvcache is True"
         raise DTypeError(argument, str(tensor.dtype).removeprefix("torch."), accepts)
     if tensor.shape[-1:] == (_MODEL1_ROW,):
-        accepts = f"rows of {FP8_DS_MLA_ROW} bytes: 512 e4m3, 4 float32 scales, 64 bf16; the other layout is not read yet"
+        accepts = (
+            f"rows of {FP8_DS_MLA_ROW} bytes: 512 e4m3, 4 float32 scales, 64 bf16; the other layout is not read yet"
+        )
         raise UnsupportedError(argument, f"rows of {_MODEL1_ROW} bytes", accepts)
     shape_of(argument, tensor, "num_pages", "page_size", "num_heads_k", FP8_DS_MLA_ROW)
     return tensor.view(torch.uint8)

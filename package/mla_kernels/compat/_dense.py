@@ -41,12 +41,13 @@ def decode(  # noqa: PLR0917 (the arguments of the door)
     caches = cache.unbind(2)
     kernel = selection.decode_kernel(queries[0], caches[0], None, True)
     if isinstance(scheduled, FlashMLASchedMeta):
-        scheduled.require_alone(num_splits)
+        meta = scheduled
+        meta.require_alone(num_splits)
         config = FlashMLASchedMeta.Config(batch, s_q, h_q, page_size, h_k, causal, is_fp8_kvcache)
-        if not scheduled.have_initialized:
-            _fill(scheduled, config, kernel, cast(torch.Tensor, cache_seqlens), q)
-        scheduled.require(config)
-        scheduled, num_splits = scheduled.tile_scheduler_metadata, scheduled.num_splits
+        if not meta.have_initialized:
+            _fill(meta, config, kernel, cast(torch.Tensor, cache_seqlens), q)
+        meta.require(config)
+        scheduled, num_splits = meta.tile_scheduler_metadata, meta.num_splits
     plan = plan_in(scheduled, num_splits, kernel, shape, q)
     out = q.new_empty(batch, s_q, h_q, LATENT)
     lse = q.new_empty(batch, h_q, s_q, dtype=torch.float32)

@@ -90,7 +90,9 @@ class FlashMLASparseMetadataBuilder:
         # All tokens of a step are one row of the batch, and sparse decode plans nothing: these fit every step.
         self.tile_scheduler_metadata_buffer, self.num_splits_buffer = self._schedule(1)
 
-    def build(self, common_prefix_len: int, common_attn_metadata: Step, fast_build: bool = False) -> FlashMLASparseMetadata:
+    def build(
+        self, common_prefix_len: int, common_attn_metadata: Step, fast_build: bool = False
+    ) -> FlashMLASparseMetadata:
         """Describe a step.
 
         Parameters

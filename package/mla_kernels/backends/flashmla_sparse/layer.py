@@ -10,6 +10,7 @@ import mla_kernels as mla
 from mla_kernels.backends.flashmla_sparse.indices import triton_convert_req_index_to_global_index
 from mla_kernels.backends.flashmla_sparse.metadata import FlashMLASparseMetadata
 from mla_kernels.errors import UnsupportedError, ValueRangeError
+from mla_kernels.frameworks import Packed, first
 from mla_kernels.widths import HEAD_DIM, LATENT
 
 CACHE_DTYPES = ("auto", "bfloat16", "fp8_ds_mla")
@@ -116,6 +117,10 @@ class FlashMLASparseImpl:
         buffer = self._topk_indices_buffer if self._indexer is None else self._indexer.topk_indices_buffer
         return cast(torch.Tensor, buffer)
 
+    @topk_indices_buffer.setter
+    def topk_indices_buffer(self, buffer: torch.Tensor) -> None:
+        self._indexer, self._topk_indices_buffer = None, buffer
+
     def process_weights_after_loading(self, act_dtype: torch.dtype) -> None:
         """Part ``kv_b_proj`` into ``W_UK_T`` [heads, nope, 512] and ``W_UV`` [heads, 512, v], in ``act_dtype``.
 
@@ -178,15 +183,14 @@ class FlashMLASparseImpl:
             return output.fill_(0)
         tokens = attn_metadata.num_actual_tokens
         if kv_cache.numel() > 0:
-            slots = attn_metadata.slot_mapping.flatten()[:tokens]
-            self.write(k_c_normed[:tokens], k_pe[:tokens], kv_cache, slots)
+            self.write(k_c_normed, k_pe, kv_cache, attn_metadata.slot_mapping.flatten()[:tokens])
         latents, _ = self.attend(self.absorb(q[:tokens]), kv_cache, attn_metadata, lse=False)
         self._v_up_proj(latents, output[:tokens])
         return output
 
     def absorb(self, q: torch.Tensor) -> torch.Tensor:
         """Queries [num_tokens, num_heads, 576] whose first part is multiplied by W_UK, without another copy of them."""
-        nope, rope = q.split([self.qk_nope_head_dim, self.qk_rope_head_dim], dim=-1)
+        nope, rope = q[..., : self.qk_nope_head_dim], q[..., self.qk_nope_head_dim :]
         absorbed = q.new_empty(*q.shape[:2], HEAD_DIM)
         torch.bmm(nope.transpose(0, 1), self.W_UK_T, out=absorbed[..., :LATENT].transpose(0, 1))
         absorbed[..., LATENT:] = rope
@@ -195,26 +199,30 @@ class FlashMLASparseImpl:
     def write(
         self, k_c_normed: torch.Tensor, k_pe: torch.Tensor, kv_cache: torch.Tensor, slot_mapping: torch.Tensor
     ) -> None:
-        """Store new tokens, quantising where the cache is ``fp8_ds_mla``."""
-        mla.store_kv(k_c_normed, k_pe.view(-1, self.qk_rope_head_dim), self._rows(kv_cache), slot_mapping)
+        """Store as many new tokens as there are slots, quantising where the cache is ``fp8_ds_mla``."""
+        latent, rope = k_c_normed[: len(slot_mapping)], k_pe[: len(slot_mapping)]
+        mla.store_kv(latent, rope.flatten(1), self._rows(kv_cache), slot_mapping)
 
     def attend(
-        self, q: torch.Tensor, kv_cache: torch.Tensor, attn_metadata: FlashMLASparseMetadata, *, lse: bool = True
+        self, q: Packed, kv_cache: torch.Tensor, attn_metadata: FlashMLASparseMetadata, *, lse: bool = True
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Latents [num_tokens, num_heads, 512] of absorbed queries, and their natural LSE [num_tokens, num_heads].
 
+        Queries are one tensor [num_tokens, num_heads, 576], or a pair of latents [..., 512] and rope parts [..., 64].
         A token that the indexer selected nothing for has latents 0 and LSE -inf. ``lse=False`` leaves the LSE out.
         """
+        tokens = len(first(q))
         slots = triton_convert_req_index_to_global_index(
-            attn_metadata.req_id_per_token[: len(q)],
+            attn_metadata.req_id_per_token[:tokens],
             attn_metadata.block_table,
-            self.topk_indices_buffer[: len(q)],
+            self.topk_indices_buffer[:tokens],
             BLOCK_SIZE=attn_metadata.block_size,
             NUM_TOPK_TOKENS=attn_metadata.topk_tokens,
         )
         # All tokens are one row of the batch, of whatever request.
+        queries = (q[0][None], q[1][None]) if isinstance(q, tuple) else q[None]
         out, sums = mla.sparse_decode(
-            q[None], self._rows(kv_cache), slots[None], softmax_scale=self.softmax_scale, lse=None if lse else False
+            queries, self._rows(kv_cache), slots[None], softmax_scale=self.softmax_scale, lse=None if lse else False
         )
         return out[0], sums[0].T if lse else None
 

@@ -1,0 +1,94 @@
+"""The FlashMLA sparse backend inside vLLM, and two functions of vLLM's by this package's kernels.
+
+With this package installed vLLM finds :func:`plugin`, and ``--attention-backend CUSTOM`` is the backend of
+``mla_kernels.backends.flashmla_sparse``; ``register("FLASHMLA_SPARSE")`` in a plugin of your own replaces vLLM's.
+
+Written for vLLM 0.33.0, whose signatures a test holds it to. It was **not run inside vLLM**: the test's engine calls it
+as vLLM's layer does.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from mla_kernels import cache_ops
+from mla_kernels.backends.flashmla_sparse.indices import triton_convert_req_index_to_global_index
+from mla_kernels.errors import UnsupportedError
+
+__all__ = [
+    "concat_and_cache_mla",
+    "plugin",
+    "register",
+    "triton_convert_req_index_to_global_index",
+]
+
+_BACKEND = "mla_kernels.compat._vllm_backend.FlashMLASparseBackend"
+
+
+def register(backend: str = "CUSTOM") -> None:
+    """Make the sparse backend one of vLLM's attention backends, in this process.
+
+    Parameters
+    ----------
+    backend : str
+        The member of vLLM's ``AttentionBackendEnum`` that it becomes.
+
+    Raises
+    ------
+    ImportError
+        vLLM is not installed, or has no such registry.
+    """
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
+
+    register_backend(AttentionBackendEnum[backend], _BACKEND)
+
+
+def plugin() -> None:
+    """Register as ``CUSTOM`` unless somebody else has; vLLM calls this in each of its processes."""
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    if not AttentionBackendEnum.CUSTOM.is_overridden():
+        register()
+
+
+def concat_and_cache_mla(  # noqa: PLR0917 (the signature is theirs)
+    kv_c: torch.Tensor,
+    k_pe: torch.Tensor,
+    kv_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    kv_cache_dtype: str,
+    scale: torch.Tensor,
+    skip_scale: bool = False,
+) -> None:
+    """Write new tokens into a cache; vLLM's function of this name, by ``store_kv``.
+
+    Parameters
+    ----------
+    kv_c : [num_tokens, 512], fp16 bf16
+        Rows beyond ``slot_mapping`` are padding, here and in ``k_pe``.
+    k_pe : [num_tokens, 64]
+    kv_cache : [num_blocks, block_size, 576], or 656 bytes
+    slot_mapping : int64 [num_actual_tokens]
+        ``block * block_size + offset``; a negative slot is skipped.
+    kv_cache_dtype : str
+        ``auto``, ``bfloat16`` or ``float16``; ``fp8`` or ``fp8_e4m3``, e4m3 with one scale; ``fp8_ds_mla``.
+    scale : float32 [1]
+        What one unit of an e4m3 element stands for; not read for other caches.
+    skip_scale : bool
+        Has no effect: it says that the scale is 1.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    tokens = slot_mapping.numel()
+    if kv_cache_dtype in ("auto", "bfloat16", "float16"):
+        own_scale = None
+    elif kv_cache_dtype == "fp8_ds_mla":
+        own_scale, kv_cache = None, kv_cache.view(torch.uint8)
+    elif kv_cache_dtype in ("fp8", "fp8_e4m3"):
+        own_scale, kv_cache = scale.view(1), kv_cache.view(torch.float8_e4m3fn)
+    else:
+        accepts = "auto, bfloat16, float16, fp8, fp8_e4m3 or fp8_ds_mla"
+        raise UnsupportedError("kv_cache_dtype", repr(kv_cache_dtype), accepts)
+    cache_ops.store_kv(kv_c[:tokens], k_pe[:tokens], kv_cache, slot_mapping.flatten(), scale=own_scale)
