@@ -168,9 +168,10 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """Build the wheel, install it in a clean environment, and run a DeepSeek-V3-shaped decode."""
+    """Build the wheel, install it in a clean environment, and run a decode and a sparse layer of DeepSeek's shapes."""
     session.install(f"{core_wheel(session)}[cli]", TORCH)
-    session.run("python", str(ROOT / "examples" / "decode.py"))
+    for example in ("decode", "deepseek_layer"):
+        session.run("python", str(ROOT / "examples" / f"{example}.py"))
 
 
 @nox.session

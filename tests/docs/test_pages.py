@@ -38,6 +38,7 @@ NOT_RUN = {
     "pip install 'mla-kernels[sm100]'": "installs from PyPI",
     "pip install 'mla-kernels[all]'": "installs from PyPI",
     "python3 -m pip install nox": "installs from PyPI",
+    "vllm serve MODEL --attention-backend CUSTOM --kv-cache-dtype fp8_ds_mla": "needs vLLM, as the page says",
 }
 
 NOX = re.compile(r"(?:python3? -m )?nox -s (?P<sessions>[a-z_][a-z_ ]*?)(?: -- .*)?")
