@@ -8,8 +8,9 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels.bench import cuda, decode_cuda, peers
+from mla_kernels.bench import caches_cuda, cuda, decode_cuda, peers, run_cuda, sparse_cuda
 from mla_kernels.bench.problems import SCALE, Problem
+from mla_kernels.bench.sparse_problems import SparseDecode, SparsePrefill
 from mla_kernels.bench.tensors import Tensors
 from mla_kernels.cli import main
 
@@ -27,7 +28,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, arch: str) -> Any:
     monkeypatch.setattr(cuda, "gemm_rate", lambda repeats: CEILINGS["GEMM TFLOP/s"] * 1e12)
 
     def call(*cells: Problem) -> list[dict[str, Any]]:
-        document = decode_cuda.measure(cells, arch, 3, lambda items, _: items)
+        document = run_cuda.measure(decode_cuda.OP, cells, arch, 3, lambda items, _: items)
         rows: list[dict[str, Any]] = json.loads(json.dumps(document))["rows"]
         return rows
 
@@ -75,6 +76,34 @@ def test_cell(measure: Any, arch: str, changes: dict[str, Any]) -> None:
     assert row["call us"] is None or 0.1 < row["call us"] < 1000
     assert 0 < row["of ceiling"] < 1.5
     assert row["problems"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("op", "cell"),
+    [
+        (sparse_cuda.DECODE, SparseDecode("bf16", "fp8_ds_mla", 64, 2, 1000, 128, q_len=2)),
+        (sparse_cuda.DECODE, SparseDecode("bf16", "bf16", 64, 2, 1000, 128)),
+        (sparse_cuda.PREFILL, SparsePrefill("bf16", 64, 16, 1000, 128)),
+    ],
+    ids=lambda value: getattr(value, "name", None) or value.fields["kv"],
+)
+def test_sparse_cell(measure: Any, arch: str, op: run_cuda.Op, cell: Any) -> None:
+    (row,) = run_cuda.measure(op, [cell], arch, 3, lambda items, _: items)["rows"]
+    assert "note" not in row
+    if not mla.variants(**{**cell.config(arch), "out_dtype": "bf16"}):
+        assert row["variant"] == "no variant"
+        return
+    assert row["variant"].startswith(f"{arch}_{op.name}_qbf16_kv{row['kv']}")
+    assert 0 < row["us"] < 10_000
+    assert 0 < row["of ceiling"] < 1.5
+
+
+def test_caches(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches_cuda, "MANY", 4096)
+    document = run_cuda.measure(caches_cuda.OP, caches_cuda.cells(arch), arch, 3, lambda items, _: items)
+    assert document["rows"]
+    assert all("note" not in row and 0 < row["us"] < 1000 for row in document["rows"])
+    assert 0.1 < document["ceilings"]["copy TB/s"] < 20
 
 
 def test_a_cell_without_a_variant(measure: Any) -> None:

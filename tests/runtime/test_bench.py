@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
+from functools import partial
 from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from pathlib import Path
@@ -15,51 +15,25 @@ import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels.attention_kernels import DecodeKernel
-from mla_kernels.bench import cuda, decode_cuda, page, peer_figures, peers, roofline
+from mla_kernels.bench import cuda, decode_cuda, page, peer_figures, peers, roofline, run_cuda
 from mla_kernels.bench.problems import SUITES, Problem, problems
 from mla_kernels.cli import main
-from mla_kernels.devices import Device
 from mla_kernels.discovery import Payloads
 from mla_kernels.errors import ValueRangeError
+
+from .imagined import CEILINGS, MACHINE, US, imagine
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "docs" / "benchmarks"
 FIGURES = BENCHMARKS / "peers_h200.json"
-CPU = torch.device("cpu")
-US = 100.0
-CEILINGS = {"read TB/s": 4.0, "GEMM TFLOP/s": 800.0}
-MACHINE = {
-    "gpu": "Imagined GPU", "memory_gib": 1.0, "sms": 3, "driver": "580.1", "cuda": "13.0", "torch": "2.11",
-    "torch_cuda": "13.0", "date": "2026-01-31",
-}  # fmt: skip
-
 
 # A run without a GPU
 
 
 @pytest.fixture
 def run(monkeypatch):
-    """``measure`` with the launches on the CPU, each of them imagined to take ``US``."""
-
-    def replayed(calls: Any, repeats: int) -> float:
-        for call in calls:
-            call()
-        return US / 1e6
-
-    monkeypatch.setattr(cuda, "replayed", replayed)
-    monkeypatch.setattr(cuda, "on_host", lambda call, repeats: call() and 3e-6)
-    monkeypatch.setattr(cuda, "read_rate", lambda repeats: CEILINGS["read TB/s"] * 1e12)
-    monkeypatch.setattr(cuda, "gemm_rate", lambda repeats: CEILINGS["GEMM TFLOP/s"] * 1e12)
-    monkeypatch.setattr(cuda, "machine", lambda: MACHINE)
-    monkeypatch.setattr(decode_cuda.Bench, "on", CPU)
-    monkeypatch.setattr(decode_cuda, "_device", lambda arch: Device(arch, "cpu", 0, "imagined"))
-    monkeypatch.setattr(torch.cuda, "device", lambda ordinal: nullcontext())
-    monkeypatch.setattr(decode_cuda, "count", lambda cell: 2)
-
-    def call(*cells: Problem) -> dict[str, Any]:
-        return decode_cuda.measure(cells, "cpu", 3, lambda items, _: items)
-
-    return call
+    """``measure`` of dense decodes."""
+    return partial(imagine(monkeypatch), decode_cuda.OP)
 
 
 def test_measure(run):
@@ -94,17 +68,17 @@ def test_a_cell_that_fails_is_a_note(run, monkeypatch):
     def fails(*_: object) -> None:
         raise RuntimeError("CUDA error: out of luck\nmore")
 
-    monkeypatch.setattr(decode_cuda, "_times", fails)
+    monkeypatch.setattr(DecodeKernel, "plan", fails)
     rows = run(Problem("bf16", "bf16", 4, 2, 100), Problem("bf16", "fp32", 4, 2, 100))["rows"]
     assert [row.get("note") for row in rows] == ["RuntimeError: CUDA error: out of luck", None]
-    told = [row["variant"] for row in page.summary({"rows": rows})]
+    told = [row["variant"] for row in page.summary({"rows": rows, "method": decode_cuda.METHOD})]
     assert told == ["RuntimeError: CUDA error: out of luck", "no variant"]
 
 
 def test_compute_bound_and_memory_bound():
     few, many = (Problem("bf16", "bf16", heads, 128, 8192) for heads in (16, 128))
     for cell, us, want in ((few, 400.0, few.bytes / 4e12 / 400e-6), (many, 400.0, many.flop / 800e12 / 400e-6)):
-        assert decode_cuda.rates(cell, us, CEILINGS)["of ceiling"] == pytest.approx(want)
+        assert run_cuda.of_attention(cell, us, CEILINGS)["of ceiling"] == pytest.approx(want)
 
 
 # Peers
@@ -234,8 +208,8 @@ def test_peers_are_measured_where_we_have_no_variant(run, install):
 def cell_row(**changes: Any) -> dict[str, Any]:
     cell = Problem("bf16", "bf16", 128, 128, 8192)
     return {
-        **cell.fields, "FLOP": cell.flop, "bytes": cell.bytes, "variant": "sm90a_decode", "us": 500.0,
-        "with plan us": 505.0, "call us": 4.0, **decode_cuda.rates(cell, 500.0, CEILINGS), "peers": [],
+        **cell.fields, **cell.counts, "variant": "sm90a_decode", "us": 500.0,
+        "with plan us": 505.0, "call us": 4.0, **run_cuda.of_attention(cell, 500.0, CEILINGS), "peers": [],
         **changes,
     }  # fmt: skip
 
@@ -290,7 +264,9 @@ def test_figures_of_another_form_are_refused(tmp_path, text):
 def test_page():
     rows = (
         cell_row(peers=[own("FlashMLA", 460.0)]),
-        cell_row(us=None, variant="no variant", **decode_cuda.rates(Problem("bf16", "bf16", 1, 1, 1), None, CEILINGS)),
+        cell_row(
+            us=None, variant="no variant", **run_cuda.of_attention(Problem("bf16", "bf16", 1, 1, 1), None, CEILINGS)
+        ),
         cell_row(note="RuntimeError: a|b", page_size=16, peers=[own("FA3", None, note="ImportError: no")]),
     )
     text = page.page(document(*rows), data="x.json", picture="x.png")
@@ -326,10 +302,11 @@ def test_page_labels_table_figures():
 def test_roofline(tmp_path):
     cells = problems(("bf16",), SUITES["h200"])
     rows = [
-        cell_row(**cell.fields, FLOP=cell.flop, **decode_cuda.rates(cell, cell.bytes / 3e6, CEILINGS)) for cell in cells
+        cell_row(**cell.fields, **cell.counts, **run_cuda.of_attention(cell, cell.bytes / 3e6, CEILINGS))
+        for cell in cells
     ]
     rows[0]["peers"] = [own("FlashMLA", 30.0)]
-    rows.append(cell_row(us=None, **decode_cuda.rates(cells[0], None, CEILINGS)))
+    rows.append(cell_row(us=None, **run_cuda.of_attention(cells[0], None, CEILINGS)))
     roofline.draw(document(*rows), str(tmp_path / "a.png"))
     roofline.draw(document(cell_row(us=None, peers=[own("FlashMLA", 30.0)])), str(tmp_path / "b.png"))
     for name in ("a.png", "b.png"):

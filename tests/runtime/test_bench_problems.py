@@ -7,7 +7,7 @@ from pathlib import Path
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels.bench import decode_cuda, peer_figures
+from mla_kernels.bench import peer_figures, run_cuda
 from mla_kernels.bench.problems import SUITES, Problem, problems, shapes
 from mla_kernels.bench.tensors import Tensors
 from mla_kernels.errors import ValueRangeError
@@ -73,7 +73,7 @@ def test_flop_and_bytes():
 @pytest.mark.parametrize(("batch", "seq", "count"), [(1, 8192, 24), (16, 8192, 8), (128, 8192, 2), (128, 1 << 20, 2)])
 def test_problems_exceed_the_cache(batch, seq, count):
     cell = Problem("bf16", "bf16", 16, batch, seq)
-    assert decode_cuda.count(cell) == count
+    assert run_cuda.count(cell) == count
 
 
 @pytest.mark.parametrize("page_size", [1, 16, 48, 64, 256])

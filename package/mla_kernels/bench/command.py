@@ -10,22 +10,44 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mla_kernels.bench import page, peer_figures, report, roofline
+from mla_kernels.bench import page, peer_figures, report, roofline, sparse_problems
 from mla_kernels.bench.problems import LENGTHS, SUITES, Problem, problems, shapes
 from mla_kernels.devices import HOST, current_arch
 from mla_kernels.errors import ValueRangeError
 
-_SHAPE = {"heads": (16, 128), "q_len": (1,), "batch": (8,), "seq": (4096,)}
+_SHAPE = ("heads", "q_len", "batch", "seq")
+_SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
+    "decode": ((16, 128), (1,), (8,), (4096,)),
+    "sparse_decode": ((64, 128), (1,), (8,), (32768,)),
+    "sparse_prefill": ((64, 128), (1024,), (1,), (32768,)),
+}
+"""The lists of each op, unless others are given."""
+_SUITES = {
+    "decode": SUITES,
+    "sparse_decode": sparse_problems.DECODE_SUITES,
+    "sparse_prefill": sparse_problems.PREFILL_SUITES,
+}
 _CPU_DTYPES, _CPU_REPEATS = ("bf16", "fp32"), 15
-_CUDA_DTYPES, _CUDA_REPEATS = ("bf16",), 7
-_ONLY_CUDA = ("peers", "measured", "markdown")
-_MEASURES = ("arch", "suite", *_SHAPE, "page_size", "dtypes", "lengths", "repeats", "peers")
+_CUDA_DTYPES = {"decode": ("bf16",), "sparse_decode": ("bf16:fp8_ds_mla",), "sparse_prefill": ("bf16",)}
+_CUDA_REPEATS = 7
+_TOPK, _PAGE_SIZE = (2048,), (64,)
+_ONLY_CUDA = ("peers", "measured", "markdown", "topk")
+_CELLS = ("suite", *_SHAPE, "topk", "page_size", "dtypes", "lengths")
+_UNUSED = {
+    "decode": ("topk",),
+    "sparse_decode": ("lengths",),
+    "sparse_prefill": ("lengths", "page_size"),
+    "caches": (*_CELLS, "peers", "plot"),
+    "overhead": (),
+}
+"""Options that an op has no use for on CUDA."""
+_MEASURES = ("arch", *_CELLS, "repeats", "peers")
 """The options that say what is measured, as the page repeats them."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; those left out are ``None``."""
-    parser.add_argument("--op", choices=("decode", "overhead"), default="decode")
+    parser.add_argument("--op", choices=tuple(_UNUSED), default="decode")
     parser.add_argument("--arch", help="by default the current device's")
     parser.add_argument("--threads", type=int, help="cores to run on; by default all that the process may use")
     parser.add_argument("--repeats", type=int, help="by default 15 on a CPU, 7 replays on CUDA")
@@ -38,13 +60,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noop", metavar="PATH", help="a payload that computes nothing, for --op overhead")
     cells = parser.add_argument_group("cells", "every combination of these lists")
     cells.add_argument("--suite", choices=sorted(SUITES), help="named shapes, in place of the first four lists")
-    for name, default in _SHAPE.items():
-        text = f"by default {','.join(map(str, default))}"
-        cells.add_argument(_option(name), type=_integers, metavar="N,N", help=text)
+    for place, name in enumerate(_SHAPE):
+        text = "; ".join(f"{_joined(lists[place])} for {op}" for op, lists in _SHAPES.items())
+        cells.add_argument(_option(name), type=_integers, metavar="N,N", help=f"by default {text}")
+    cells.add_argument("--topk", type=_integers, metavar="N,N", help="of sparse ops, by default 2048")
     cells.add_argument("--page-size", type=_integers, metavar="N,N", help="by default 64")
-    cells.add_argument(
-        "--dtypes", type=_names, metavar="T,T", help="bf16, or bf16:e4m3 for Q:KV; by default bf16, on a CPU bf16,fp32"
-    )
+    text = "bf16, or bf16:e4m3 for Q:KV; by default bf16, of sparse_decode bf16:fp8_ds_mla, on a CPU bf16,fp32"
+    cells.add_argument("--dtypes", type=_names, metavar="T,T", help=text)
     lengths = "all --seq; with half of it as deviation; one of 65536 tokens beside 1024, whatever --seq says"
     cells.add_argument("--lengths", choices=LENGTHS, help=lengths)
 
@@ -52,9 +74,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure and show; 1 where a cell could not be measured."""
     _prepare(options)
-    if options.op == "decode" and (options.measured or (options.arch or current_arch()) != HOST):
+    if options.op != "overhead" and (options.measured or (options.arch or current_arch()) != HOST):
         return _cuda(options)
-    _refuse(options, _ONLY_CUDA, "nothing here: it is for --op decode on CUDA")
+    if options.op not in {"decode", "overhead"}:
+        raise ValueRangeError("op", options.op, "decode or overhead on a CPU; the others are measured on CUDA")
+    _refuse(options, _ONLY_CUDA, "nothing here: it is for CUDA")
     rows = _overhead(options) if options.op == "overhead" else _cpu(options)
     if options.plot:
         report.plot(rows, options.plot)
@@ -88,12 +112,13 @@ def _cpu(options: argparse.Namespace) -> list[report.Row]:
     from mla_kernels.bench import decode_cpu
 
     settings = decode_cpu.Settings(options.threads, options.repeats or _CPU_REPEATS)
-    cells = _cells(options, options.dtypes or _CPU_DTYPES)
+    cells = _decodes(options, options.dtypes or _CPU_DTYPES)
     return decode_cpu.measure(cells, settings, progress=report.progress(options.json))
 
 
 def _cuda(options: argparse.Namespace) -> int:
-    _refuse(options, ("threads", "noop"), "nothing here: it is not for --op decode on CUDA")
+    _refuse(options, ("threads", "noop"), "nothing here: it is not for CUDA")
+    _refuse(options, _UNUSED[options.op], f"nothing here: --op {options.op} has no use for it")
     figures = peer_figures.load(options.peers) if options.peers else None
     document = _read(options.measured) if options.measured else _measure(options)
     if figures:
@@ -107,21 +132,41 @@ def _cuda(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    from mla_kernels.bench import decode_cuda
+    from mla_kernels.bench import caches_cuda, decode_cuda, run_cuda, sparse_cuda
 
-    cells = _cells(options, options.dtypes or _CUDA_DTYPES)
-    repeats = options.repeats or _CUDA_REPEATS
     arch = options.arch or current_arch()
-    return {"command": _command(options), **decode_cuda.measure(cells, arch, repeats, report.progress(options.json))}
+    op = {
+        "decode": decode_cuda.OP,
+        "sparse_decode": sparse_cuda.DECODE,
+        "sparse_prefill": sparse_cuda.PREFILL,
+        "caches": caches_cuda.OP,
+    }[options.op]
+    cells = caches_cuda.cells(arch) if options.op == "caches" else _cells(options)
+    repeats = options.repeats or _CUDA_REPEATS
+    told = run_cuda.measure(op, cells, arch, repeats, report.progress(options.json))
+    return {"command": _command(options), **told}
 
 
-def _cells(options: argparse.Namespace, dtypes: Sequence[str]) -> tuple[Problem, ...]:
+def _cells(options: argparse.Namespace) -> Sequence[Any]:
+    dtypes = options.dtypes or _CUDA_DTYPES[options.op]
+    topks = options.topk or _TOPK
+    if options.op == "sparse_decode":
+        return sparse_problems.decodes(dtypes, _shapes(options), topks, options.page_size or _PAGE_SIZE)
+    if options.op == "sparse_prefill":
+        return sparse_problems.prefills(dtypes, _shapes(options), topks)
+    return _decodes(options, dtypes)
+
+
+def _decodes(options: argparse.Namespace, dtypes: Sequence[str]) -> tuple[Problem, ...]:
+    return problems(dtypes, _shapes(options), options.page_size or _PAGE_SIZE, options.lengths or "equal")
+
+
+def _shapes(options: argparse.Namespace) -> tuple[tuple[int, int, int, int], ...]:
     if options.suite:
-        _refuse(options, tuple(_SHAPE), "nothing beside --suite, which has shapes of its own")
-        shaped = SUITES[options.suite]
-    else:
-        shaped = shapes(*(getattr(options, name) or default for name, default in _SHAPE.items()))
-    return problems(dtypes, shaped, options.page_size or (64,), options.lengths or "equal")
+        _refuse(options, _SHAPE, "nothing beside --suite, which has shapes of its own")
+        return _SUITES[options.op][options.suite]
+    lists = zip(_SHAPE, _SHAPES[options.op], strict=True)
+    return shapes(*(getattr(options, name) or default for name, default in lists))
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -100,6 +100,13 @@ def read_rate(repeats: int) -> float:
     return _READ_BYTES / min(replayed([reduction], repeats) for reduction in reductions)
 
 
+def copy_rate(repeats: int) -> float:
+    """Bytes a second, read and written, of torch's copy of bf16 rows beyond every cache."""
+    source = torch.randn(_READ_BYTES // 4, dtype=torch.bfloat16, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / replayed([lambda: target.copy_(source)], repeats)
+
+
 def gemm_rate(repeats: int) -> float:
     """FLOP a second of a square matrix product in bf16."""
     a, b = (torch.randn(_GEMM_SIZE, _GEMM_SIZE, dtype=torch.bfloat16, device="cuda") for _ in range(2))

@@ -18,11 +18,12 @@ import torch
 from mla_kernels.bench.peer_figures import SAME_RUN
 from mla_kernels.bench.problems import SCALE
 from mla_kernels.bench.report import Row
+from mla_kernels.bench.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors
 from mla_kernels.bench.tensors import Tensors
 from mla_kernels.widths import LATENT
 
 Launch = Callable[[int], torch.Tensor]
-"""Launches problem ``i`` of the tensors and returns its output, ``[batch, q_len, num_heads, 512]``."""
+"""Launches problem ``i`` of the tensors and returns its output, of the shape of ``tensors.out[i]``."""
 Time = Callable[[list[Callable[[], object]]], float]
 
 _SCRATCH = 128 << 20
@@ -37,7 +38,7 @@ class Peer:
     name: str
     module: str
     distribution: str
-    prepare: Callable[[Any, Tensors], Launch]
+    prepare: Callable[[Any, Any], Launch]
 
     @property
     def installed(self) -> bool:
@@ -48,7 +49,7 @@ class Peer:
             return False
 
 
-def measured(peer: Peer, tensors: Tensors, time: Time, compare: bool) -> Row:
+def measured(peer: Peer, tensors: Any, time: Time, compare: bool) -> Row:
     """A peer's time for the problems of a cell, or a note that says why there is none.
 
     With ``compare``, ``tensors.out`` holds our output, and a peer whose output differs is not timed.
@@ -132,6 +133,35 @@ def flash_attention(module: Any, tensors: Tensors) -> Launch:
     return launch
 
 
+def flash_mla_sparse_decode(module: Any, tensors: SparseDecodeTensors) -> Launch:
+    """FlashMLA over 656 bytes a token; the metadata is made by the first launch."""
+    cache = tensors.kv_cache.unsqueeze(2)
+    metadata, _ = module.get_mla_metadata()
+
+    def launch(i: int) -> torch.Tensor:
+        out: torch.Tensor
+        out, _ = module.flash_mla_with_kvcache(
+            tensors.q[i], cache, None, None, LATENT, metadata, None, softmax_scale=SCALE, is_fp8_kvcache=True,
+            indices=tensors.indices[i],
+        )  # fmt: skip
+        return out
+
+    return launch
+
+
+def flash_mla_sparse_prefill(module: Any, tensors: SparsePrefillTensors) -> Launch:
+    """FlashMLA over bf16 rows."""
+
+    def launch(i: int) -> torch.Tensor:
+        indices = tensors.indices[i].unsqueeze(1)
+        out: torch.Tensor = module.flash_mla_sparse_fwd(tensors.q[i], tensors.kv[i].unsqueeze(1), indices, SCALE)[0]
+        return out
+
+    return launch
+
+
+SPARSE_DECODE_PEERS = (Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_sparse_decode),)
+SPARSE_PREFILL_PEERS = (Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_sparse_prefill),)
 PEERS = (
     Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla),
     Peer("FlashInfer", "flashinfer.mla", "flashinfer-python", flashinfer),

@@ -80,14 +80,19 @@ class Problem:
         return 2 * self.q_len * self.num_heads * self.tokens * (ROW + LATENT)
 
     @property
-    def kv_bytes(self) -> int:
+    def input_bytes(self) -> int:
         """KV once."""
         return self.tokens * ROW_BYTES[self.kv_dtype]
 
     @property
+    def counts(self) -> dict[str, int]:
+        """What it costs, as columns of the table."""
+        return {"tokens": self.tokens, "FLOP": self.flop, "bytes": self.bytes}
+
+    @property
     def bytes(self) -> int:
         """KV once, Q and the output."""
-        return self.kv_bytes + self.batch * self.q_len * self.num_heads * (ROW + LATENT) * BYTES[self.q_dtype]
+        return self.input_bytes + self.batch * self.q_len * self.num_heads * (ROW + LATENT) * BYTES[self.q_dtype]
 
     def config(self, arch: str) -> dict[str, object]:
         """What to look up for it."""
@@ -136,17 +141,37 @@ def problems(
     """
     result = []
     for name, (heads, q_len, batch, seq), page_size in product(dtypes, shapes, page_sizes):
-        q_dtype, _, kv_dtype = name.partition(":")
-        if q_dtype not in BYTES or (kv_dtype or q_dtype) not in ROW_BYTES:
-            accepts = f"one of {', '.join(BYTES)}, and after a colon {', '.join(ROW_BYTES)}"
-            raise ValueRangeError("dtypes", repr(name), accepts)
-        numbers = {"heads": heads, "q-len": q_len, "batch": batch, "seq": seq, "page-size": page_size}
-        for option, number in numbers.items():
-            if number < 1:
-                raise ValueRangeError(option, str(number), "integers from 1")
+        q_dtype, kv_dtype = dtypes_of(name)
+        require_positive(heads=heads, q_len=q_len, batch=batch, seq=seq, page_size=page_size)
         longest = LONG if lengths == "long" else seq
-        result.append(Problem(q_dtype, kv_dtype or q_dtype, heads, batch, longest, q_len, page_size, lengths))
+        result.append(Problem(q_dtype, kv_dtype, heads, batch, longest, q_len, page_size, lengths))
     return tuple(dict.fromkeys(result))
+
+
+def dtypes_of(name: str) -> tuple[str, str]:
+    """The types of Q and KV that ``bf16`` or ``bf16:e4m3`` names.
+
+    Raises
+    ------
+    ValueRangeError
+    """
+    q_dtype, _, kv_dtype = name.partition(":")
+    if q_dtype not in BYTES or (kv_dtype or q_dtype) not in ROW_BYTES:
+        accepts = f"one of {', '.join(BYTES)}, and after a colon {', '.join(ROW_BYTES)}"
+        raise ValueRangeError("dtypes", repr(name), accepts)
+    return q_dtype, kv_dtype or q_dtype
+
+
+def require_positive(**numbers: int) -> None:
+    """Refuse numbers below 1, by the name of their option.
+
+    Raises
+    ------
+    ValueRangeError
+    """
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueRangeError(name.replace("_", "-"), str(number), "integers from 1")
 
 
 @cache

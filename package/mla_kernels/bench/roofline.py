@@ -35,7 +35,7 @@ def draw(document: Mapping[str, Any], path: str) -> None:
         yscale="log",
         xlabel="FLOP/byte",
         ylabel="TFLOP/s",
-        title=f"decode on {document['machine']['gpu']}",
+        title=f"{document['op'].replace('_', ' ')} on {document['machine']['gpu']}",
     )
     axes.plot([left, ridge, right], [left * read, gemm, gemm], color="black", lw=1)
     axes.annotate(f"read {read:.2f} TB/s", (left, left * read), xytext=(16, -2), textcoords="offset points")
@@ -93,5 +93,6 @@ def _label(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    extra = "" if row["lengths"] == "equal" else f" {row['lengths']}"
-    return f"h{row['heads']} q{row['q_len']} b{row['batch']} k{row['seq']}{extra}"
+    extra = f" {row['lengths']}" if row.get("lengths", "equal") != "equal" else ""
+    letters = {"heads": "h", "q_len": "q", "batch": "b", "seq": "k"}
+    return " ".join(f"{letter}{row[name]}" for name, letter in letters.items() if name in row) + extra

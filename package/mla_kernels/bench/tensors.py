@@ -33,9 +33,7 @@ class Tensors:
         dtype = DTYPES[cell.q_dtype]
         shape = (count, cell.batch, cell.q_len, cell.num_heads)
         self.cell = cell
-        # Torch's own generator refuses to go on after another's launches could not be captured.
-        generator = torch.Generator(device)
-        generator.seed()
+        generator = seeded(device)
         self.q = torch.randn(*shape, ROW, dtype=dtype, device=device, generator=generator)
         self.out = torch.empty(*shape, LATENT, dtype=dtype, device=device)
         self.lse = torch.empty(count, cell.batch, cell.num_heads, cell.q_len, device=device)
@@ -43,7 +41,7 @@ class Tensors:
         self.block_table = _tables(self.seq_lens, cell.page_size, count, generator)
         num_pages = count * int(_pages(self.seq_lens, cell.page_size).sum())
         rows = torch.randn(num_pages * cell.page_size, ROW, dtype=dtype, device=device, generator=generator)
-        self.kv_cache = _stored(rows, cell.kv_dtype, cell.page_size)
+        self.kv_cache = stored(rows, cell.kv_dtype, cell.page_size)
 
 
 def _pages(seq_lens: torch.Tensor, page_size: int) -> torch.Tensor:
@@ -61,7 +59,14 @@ def _tables(seq_lens: torch.Tensor, page_size: int, count: int, generator: torch
     return tables
 
 
-def _stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:
+def seeded(device: torch.device) -> torch.Generator:
+    """A generator of its own: torch's refuses to go on after another's launches could not be captured."""
+    generator = torch.Generator(device)
+    generator.seed()
+    return generator
+
+
+def stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:
     """The rows as a paged cache; quantised by ``store_kv``."""
     if kv_dtype in DTYPES:
         return rows.view(-1, page_size, ROW)
