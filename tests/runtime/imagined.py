@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from mla_kernels.bench import cuda, run_cuda
+from mla_kernels.cli import main
 from mla_kernels.devices import Device
 
 US = 100.0
@@ -43,3 +45,14 @@ def imagine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
         return run_cuda.measure(op, cells, "cpu", 3, lambda items, _: items)
 
     return measure
+
+
+def shell(capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
+    """Calls ``bench`` with arguments, and tells its status and what it printed."""
+
+    def call(*arguments: str) -> SimpleNamespace:
+        status = main(["bench", *arguments])
+        captured = capsys.readouterr()
+        return SimpleNamespace(status=status, out=captured.out, err=captured.err)
+
+    return call

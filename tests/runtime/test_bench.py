@@ -8,7 +8,7 @@ from functools import partial
 from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import mla_kernels as mla
@@ -17,11 +17,10 @@ import torch
 from mla_kernels.attention_kernels import DecodeKernel
 from mla_kernels.bench import cuda, decode_cuda, page, peer_figures, peers, roofline, run_cuda
 from mla_kernels.bench.problems import SUITES, Problem, problems
-from mla_kernels.cli import main
 from mla_kernels.discovery import Payloads
 from mla_kernels.errors import ValueRangeError
 
-from .imagined import CEILINGS, MACHINE, US, imagine
+from .imagined import CEILINGS, MACHINE, US, imagine, shell
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "docs" / "benchmarks"
@@ -322,12 +321,7 @@ def test_labels_keep_their_distance():
 
 @pytest.fixture
 def bench(capsys):
-    def call(*arguments: str) -> SimpleNamespace:
-        status = main(["bench", *arguments])
-        captured = capsys.readouterr()
-        return SimpleNamespace(status=status, out=captured.out, err=captured.err)
-
-    return call
+    return shell(capsys)
 
 
 def test_what_was_measured_is_shown_again(bench, tmp_path):

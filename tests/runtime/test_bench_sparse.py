@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import mla_kernels as mla
@@ -25,10 +25,9 @@ from mla_kernels.bench.sparse_problems import (
     prefills,
 )
 from mla_kernels.bench.sparse_tensors import SparseDecodeTensors, chosen
-from mla_kernels.cli import main
 from mla_kernels.errors import ValueRangeError
 
-from .imagined import COPY, US, imagine
+from .imagined import COPY, US, imagine, shell
 
 FIGURES = Path(__file__).parents[2] / "docs" / "benchmarks" / "peers_h200_sparse.json"
 CPU = torch.device("cpu")
@@ -213,12 +212,7 @@ def test_pages(measure, monkeypatch, tmp_path):
 
 @pytest.fixture
 def bench(capsys):
-    def call(*arguments: str) -> SimpleNamespace:
-        status = main(["bench", *arguments])
-        captured = capsys.readouterr()
-        return SimpleNamespace(status=status, out=captured.out, err=captured.err)
-
-    return call
+    return shell(capsys)
 
 
 @pytest.mark.parametrize(

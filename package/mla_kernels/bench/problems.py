@@ -17,6 +17,9 @@ BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 """Of an element of Q and of the output."""
 ROW_BYTES = {"fp32": 4 * ROW, "fp16": 2 * ROW, "bf16": 2 * ROW, "e4m3": ROW, "fp8_ds_mla": 656}
 
+_COLUMNS = {"q_dtype": "q", "kv_dtype": "kv", "num_heads": "heads"}
+"""Attributes whose columns have shorter names."""
+
 LENGTHS = ("equal", "normal", "long")
 LONG, SHORT = 16 * 4096, 1024
 """Tokens of the one long request of ``long``, and of those beside it."""
@@ -96,30 +99,23 @@ class Problem:
 
     def config(self, arch: str) -> dict[str, object]:
         """What to look up for it."""
-        return {
-            "op": "decode",
-            "arch": arch,
-            "q_dtype": self.q_dtype,
-            "kv_dtype": self.kv_dtype,
-            "kv_layout": "paged",
-            "page_size": self.page_size,
-            "num_heads": self.num_heads,
-            "q_len": self.q_len,
-        }
+        traits = ("q_dtype", "kv_dtype", "page_size", "num_heads", "q_len")
+        return {"op": "decode", "arch": arch, "kv_layout": "paged", **attributes(self, traits)}
 
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        return {
-            "q": self.q_dtype,
-            "kv": self.kv_dtype,
-            "heads": self.num_heads,
-            "q_len": self.q_len,
-            "batch": self.batch,
-            "seq": self.seq,
-            "page_size": self.page_size,
-            "lengths": self.lengths,
-        }
+        return columns(self, ("q_dtype", "kv_dtype", "num_heads", "q_len", "batch", "seq", "page_size", "lengths"))
+
+
+def attributes(cell: object, names: Iterable[str]) -> dict[str, object]:
+    """Some attributes of a cell by name."""
+    return {name: getattr(cell, name) for name in names}
+
+
+def columns(cell: object, names: Iterable[str]) -> dict[str, object]:
+    """Some attributes of a cell by the names of their columns."""
+    return {_COLUMNS.get(name, name): value for name, value in attributes(cell, names).items()}
 
 
 def shapes(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from mla_kernels.bench.problems import BYTES, ROW_BYTES, Shape, dtypes_of, require_positive
+from mla_kernels.bench.problems import BYTES, ROW_BYTES, Shape, attributes, columns, dtypes_of, require_positive
 from mla_kernels.errors import ValueRangeError
 from mla_kernels.widths import HEAD_DIM, LATENT
 
@@ -67,30 +67,13 @@ class SparseDecode:
 
     def config(self, arch: str) -> dict[str, object]:
         """What to look up for it."""
-        return {
-            "op": "sparse_decode",
-            "arch": arch,
-            "q_dtype": self.q_dtype,
-            "kv_dtype": self.kv_dtype,
-            "page_size": self.page_size,
-            "num_heads": self.num_heads,
-            "q_len": self.q_len,
-            "topk": self.topk,
-        }
+        traits = ("q_dtype", "kv_dtype", "page_size", "num_heads", "q_len", "topk")
+        return {"op": "sparse_decode", "arch": arch, **attributes(self, traits)}
 
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        return {
-            "q": self.q_dtype,
-            "kv": self.kv_dtype,
-            "heads": self.num_heads,
-            "q_len": self.q_len,
-            "batch": self.batch,
-            "seq": self.seq,
-            "topk": self.topk,
-            "page_size": self.page_size,
-        }
+        return columns(self, ("q_dtype", "kv_dtype", "num_heads", "q_len", "batch", "seq", "topk", "page_size"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,58 +82,51 @@ class SparsePrefill:
 
     Attributes
     ----------
-    dtype : str
+    q_dtype : str
+        Of KV too.
     num_heads, q_len : int
-    kv_len : int
+    seq : int
         Rows of KV.
     topk : int
         Those that a token attends to, all present and different.
     """
 
-    dtype: str
+    q_dtype: str
     num_heads: int
     q_len: int
-    kv_len: int
+    seq: int
     topk: int
+
+    @property
+    def kv_dtype(self) -> str:
+        """The type of KV."""
+        return self.q_dtype
 
     @property
     def counts(self) -> dict[str, int]:
         """Selected rows; two FLOP for each multiplication; KV once, indices, Q and the output."""
-        size, selected = BYTES[self.dtype], self.q_len * self.topk
+        size, selected = BYTES[self.q_dtype], self.q_len * self.topk
         queries = self.q_len * self.num_heads
         return {
             "tokens": selected,
             "FLOP": 2 * self.num_heads * selected * (HEAD_DIM + LATENT),
-            "bytes": (self.kv_len * HEAD_DIM + queries * (HEAD_DIM + LATENT)) * size + 4 * selected,
+            "bytes": (self.seq * HEAD_DIM + queries * (HEAD_DIM + LATENT)) * size + 4 * selected,
         }
 
     @property
     def input_bytes(self) -> int:
         """Queries and KV."""
-        return (self.kv_len + self.q_len * self.num_heads) * HEAD_DIM * BYTES[self.dtype]
+        return (self.seq + self.q_len * self.num_heads) * HEAD_DIM * BYTES[self.q_dtype]
 
     def config(self, arch: str) -> dict[str, object]:
         """What to look up for it."""
-        return {
-            "op": "sparse_prefill",
-            "arch": arch,
-            "q_dtype": self.dtype,
-            "kv_dtype": self.dtype,
-            "num_heads": self.num_heads,
-            "topk": self.topk,
-        }
+        traits = ("q_dtype", "kv_dtype", "num_heads", "topk")
+        return {"op": "sparse_prefill", "arch": arch, **attributes(self, traits)}
 
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        return {
-            "q": self.dtype,
-            "kv": self.dtype,
-            "heads": self.num_heads,
-            "q_len": self.q_len,
-            "seq": self.kv_len,
-            "topk": self.topk,
-        }
+        return columns(self, ("q_dtype", "kv_dtype", "num_heads", "q_len", "seq", "topk"))
 
 
 def decodes(

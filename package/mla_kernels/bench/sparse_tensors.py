@@ -49,7 +49,7 @@ class SparsePrefillTensors:
     ----------
     cell : SparsePrefill
     q : [count, q_len, num_heads, 576]
-    kv : [count, kv_len, 576]
+    kv : [count, seq, 576]
     indices : int32 [count, q_len, topk]
         Distinct rows.
     out : [count, q_len, num_heads, 512]
@@ -57,12 +57,12 @@ class SparsePrefillTensors:
     """
 
     def __init__(self, cell: SparsePrefill, device: torch.device, count: int = 1) -> None:
-        dtype, generator = DTYPES[cell.dtype], seeded(device)
+        dtype, generator = DTYPES[cell.q_dtype], seeded(device)
         queries = (count, cell.q_len, cell.num_heads)
         self.cell = cell
         self.q = torch.randn(*queries, HEAD_DIM, dtype=dtype, device=device, generator=generator)
-        self.kv = torch.randn(count, cell.kv_len, HEAD_DIM, dtype=dtype, device=device, generator=generator)
-        self.indices = chosen(count * cell.q_len, cell.topk, cell.kv_len, generator).int().view(count, cell.q_len, -1)
+        self.kv = torch.randn(count, cell.seq, HEAD_DIM, dtype=dtype, device=device, generator=generator)
+        self.indices = chosen(count * cell.q_len, cell.topk, cell.seq, generator).int().view(count, cell.q_len, -1)
         self.out = torch.empty(*queries, LATENT, dtype=dtype, device=device)
         self.max_logits, self.lse = (torch.empty(queries, device=device) for _ in range(2))
 
