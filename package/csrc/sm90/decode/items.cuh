@@ -17,6 +17,7 @@ struct ItemRing {
 // One thread tells the others the items, in order. The last has no request.
 inline constexpr int kNoRequest = -1;
 
+template <class Walk>
 class ItemWriter {
  public:
   __device__ ItemWriter(ItemRing& ring, Walk walk) : ring_(ring), walk_(walk) {}
@@ -62,6 +63,7 @@ class ItemReader {
 };
 
 // For the warp that tells the others the items and works on them itself.
+template <class Walk>
 class ItemSource {
  public:
   __device__ ItemSource(ItemRing& ring, Walk walk) : writer_(ring, walk), reader_(ring) {}
@@ -73,7 +75,7 @@ class ItemSource {
   }
 
  private:
-  ItemWriter writer_;
+  ItemWriter<Walk> writer_;
   ItemReader reader_;
 };
 

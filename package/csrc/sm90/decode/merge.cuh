@@ -30,19 +30,20 @@ struct SplitList {
 inline constexpr int kFewPartials = 3;
 
 // By a warp, from the parts that begin inside a request.
+template <class Params>
 __device__ __forceinline__ void list_splits(const Params& params, SplitList& list) {
-  const PlanView plan(params.plan, params.shape);
+  const auto plan = params.schedule();
   const int lane = threadIdx.x % kWarp;
   int few = 0;
   int many = 0;
   for (int base = 1; base < params.shape.parts; base += kWarp) {
     Boundary boundary = {};
-    if (base + lane < params.shape.parts) boundary = plan.boundaries[base + lane];
+    if (base + lane < params.shape.parts) boundary = plan.boundary(base + lane);
     int first = 0;
     int count = 0;
     if (boundary.split == 1) {
-      first = plan.first_partial[boundary.request];
-      count = plan.first_partial[boundary.request + 1] - first;
+      first = plan.first_partial_of(boundary.request);
+      count = plan.partials_of(boundary.request);
     }
     const bool is_few = count > 0 && count <= kFewPartials;
     const bool is_many = count > kFewPartials;
@@ -66,6 +67,7 @@ __device__ __forceinline__ void list_splits(const Params& params, SplitList& lis
 
 // By all threads of a block, when their roles end. Whether there is anything to merge; then what
 // all blocks have written can be read.
+template <class Params>
 __device__ __forceinline__ bool meet(const Params& params, const SplitList& list) {
   if (!params.merges) return false;
   constexpr unsigned kAllThreads = 0;
@@ -83,7 +85,7 @@ __device__ __forceinline__ int own_thread() {
 }
 
 // By two warpgroups of every block.
-template <class Out>
+template <class Out, class Params>
 class Merger {
   static constexpr int kWarps = 2 * sm90::kWarps;
   static constexpr int kQuarter = kLatent / 4;  // columns: four of each lane
@@ -243,6 +245,10 @@ class Merger {
     for (int k = 0; k < kRowsOfWarp; ++k) {
       if (first_row + k >= rows) continue;
       if (lane_ == 0) store_lse(split.request, first_row + k, weights[k].peak, weights[k].sum);
+      if constexpr (Params::kSelects) {
+        store_peak(split, first_row + k);
+        weights[k].sum = with_sink(first_row + k, weights[k].peak, weights[k].sum);
+      }
       const float inverse = inverse_of(weights[k].sum);
 #pragma unroll
       for (int q = 0; q < kQuarters; ++q) {
@@ -278,6 +284,9 @@ class Merger {
     for (int q = 0; q < kCount; ++q) scratch_.sums[warp_][q][lane_] = sums[q];
     cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
     if (warp_ < kCount) finish(split.request, r, first_quarter);
+    if constexpr (Params::kSelects) {
+      if (warp_ + first_quarter == 0) store_peak(split, r);
+    }
     cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
   }
 
@@ -296,6 +305,7 @@ class Merger {
       add(sum, factor, {scratch_.sums[warp][warp_][lane_]});
     }
     if (lane_ == 0 && warp_ + first_quarter == 0) store_lse(request, r, peak, total);
+    if constexpr (Params::kSelects) total = with_sink(r, peak, total);
     store(request, r, first_quarter + warp_, sum[0], inverse_of(total));
   }
 
@@ -304,18 +314,39 @@ class Merger {
     return sum == 0 ? 0 : __fdividef(1, sum);
   }
 
+  // What the sum of a row's weights is with that of its sink. Not of one that is 0.
+  __device__ __forceinline__ float with_sink(int r, float peak, float sum) const {
+    if (params_.sink == nullptr || sum == 0) return sum;
+    return sum + power_of_2((params_.sink[r] - peak) * kLog2E);
+  }
+
   __device__ __forceinline__ void store_lse(int request, int r, float peak, float sum) const {
     if (params_.lse.data == nullptr) return;
     const int heads = params_.shape.num_heads;
-    *params_.lse.at<float>(request, r / heads, r % heads) =
+    *params_.lse.template at<float>(request, r / heads, r % heads) =
         sum == 0 ? -INFINITY : peak + log2f(sum) * kLn2;
+  }
+
+  // The greatest logit of a row; by a warp.
+  __device__ __forceinline__ void store_peak(const SplitRequest& split, int r) const {
+    if (params_.max_logits.data == nullptr) return;
+    float peak = -INFINITY;
+    for (int i = lane_; i < split.count; i += kWarp) {
+      const int64_t at = int64_t{split.first + i} * params_.partials.rows + r;
+      peak = fmaxf(peak, __ldcg(params_.partial_peaks + at));
+    }
+#pragma unroll
+    for (int lanes = 1; lanes < kWarp; lanes *= 2) {
+      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, lanes));
+    }
+    if (lane_ == 0) *params_.max_logits.template at<float>(split.request, 0, r) = peak * kLn2;
   }
 
   __device__ __forceinline__ void store(int request, int r, int quarter, const float4& sum,
                                         float factor) const {
     const int heads = params_.shape.num_heads;
-    auto* const to =
-        params_.out.at<uint16_t>(request, r / heads, r % heads) + quarter * kQuarter + lane_ * 4;
+    auto* const to = params_.out.template at<uint16_t>(request, r / heads, r % heads) +
+                     quarter * kQuarter + lane_ * 4;
     const uint2 pairs = {pair_of<Out>(sum.x * factor, sum.y * factor),
                          pair_of<Out>(sum.z * factor, sum.w * factor)};
     if (params_.out_in_fours) {

@@ -45,6 +45,12 @@ struct KvView {
   int32_t page_size;
 };
 
+// Of a box of queries in its tensor map.
+struct BoxPlace {
+  int32_t s;
+  int32_t b;
+};
+
 struct Query {
   CUtensorMap latent_map;  // if by_tma
   CUtensorMap rope_map;
@@ -52,9 +58,13 @@ struct Query {
   RowView rope;
   int32_t in_pieces;  // rows are aligned to 16 bytes
   int32_t by_tma;     // and tiles are boxes of whole tokens, or of some heads of one token
+
+  MLA_HOST_DEVICE BoxPlace box(int32_t request, int32_t s) const { return {s, request}; }
 };
 
 struct Params {
+  static constexpr bool kSelects = false;
+
   CUtensorMap latent_map;
   CUtensorMap rope_map;
   Query query;
@@ -72,6 +82,9 @@ struct Params {
   float logit_scale;   // positive, as a power of 2
   uint32_t sign_flip;  // of the queries, where the scale is negative
   float out_scale;
+
+  MLA_HOST_DEVICE PlanView schedule() const { return PlanView(plan, shape); }
+  MLA_HOST_DEVICE int32_t length_of(int32_t request) const { return lengths[request]; }
 };
 
 }  // namespace mla::sm90

@@ -48,6 +48,14 @@ struct PlanView {
     split_blocks = first_partial + shape.batch + 1;
   }
 
+  MLA_HOST_DEVICE Boundary boundary(int part) const { return boundaries[part]; }
+  MLA_HOST_DEVICE int32_t first_partial_of(int request) const { return first_partial[request]; }
+  MLA_HOST_DEVICE int32_t split_blocks_of(int request) const { return split_blocks[request]; }
+  // Of a request; 0 if it is not split.
+  MLA_HOST_DEVICE int32_t partials_of(int request) const {
+    return first_partial[request + 1] - first_partial[request];
+  }
+
   static int64_t bytes(const Shape& shape) {
     const int64_t batch = shape.batch;
     return (batch + 2) / 2 * 2 * sizeof(int64_t) + (shape.parts + 1) * sizeof(Boundary) +

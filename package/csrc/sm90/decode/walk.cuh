@@ -17,19 +17,25 @@ struct Item {
 
 // Lengths are the current ones, not those of the plan: the last split of a request goes on to its
 // end.
+template <class Params>
 class Walk {
  public:
   __device__ Walk(const Params& params, int part)
-      : params_(params), part_(part), at_(plan().boundaries[part]) {}
+      : Walk(params, part, params.schedule().boundary(part)) {}
+  // From where another walk over the part has come to.
+  __device__ Walk(const Params& params, int part, const Boundary& at)
+      : params_(params), part_(part), at_(at) {}
+
+  __device__ const Boundary& at() const { return at_; }
 
   __device__ bool next(Item& item) {
-    const PlanView plan = this->plan();
+    const auto plan = params_.schedule();
     const int r = at_.request;
     if (r >= params_.shape.batch) return false;
-    const Boundary last = plan.boundaries[part_ + 1];
-    const int length = params_.lengths[r];
-    const int first_partial = plan.first_partial[r];
-    const int splits = plan.first_partial[r + 1] - first_partial;
+    const Boundary last = plan.boundary(part_ + 1);
+    const int length = params_.length_of(r);
+    const int first_partial = plan.first_partial_of(r);
+    const int splits = plan.partials_of(r);
     if (r > last.request || (r == last.request && at_.block >= last.block)) return false;
     item.request = r;
     item.tokens = min(max(length, 0), params_.capacity);
@@ -37,7 +43,7 @@ class Walk {
     item.first = at_.block;
     item.end = ceil_div(item.tokens, kTileTokens);
     if (params_.shape.max_splits > 0 && at_.split + 1 < splits) {
-      at_.block += plan.split_blocks[r];
+      at_.block += plan.split_blocks_of(r);
       at_.split += 1;
       item.end = min(item.end, at_.block);
     } else if (params_.shape.max_splits == 0 && r == last.request) {
@@ -50,8 +56,6 @@ class Walk {
   }
 
  private:
-  __device__ PlanView plan() const { return PlanView(params_.plan, params_.shape); }
-
   const Params& params_;
   const int part_;
   Boundary at_;

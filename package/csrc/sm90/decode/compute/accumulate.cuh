@@ -8,7 +8,7 @@
 
 namespace mla::sm90 {
 
-template <class Format, class Out, int kBlocks>
+template <class Format, class Out, int kBlocks, class Params>
 class Accumulator {
   using Element = typename Format::Element;
   // Of 128 columns: the compiler refuses an instruction with more sums than the registers that a
@@ -130,7 +130,7 @@ class Accumulator {
     }
     const int s = r / params_.shape.num_heads;
     const int h = r % params_.shape.num_heads;
-    auto* const to = params_.out.at<uint16_t>(item.request, s, h) + column;
+    auto* const to = params_.out.template at<uint16_t>(item.request, s, h) + column;
 #pragma unroll
     for (int j = 0; j < kPairs; j += 2) {
       uint32_t own[2] = {rounded<kRow>(j, factor), rounded<kRow>(j + 1, factor)};

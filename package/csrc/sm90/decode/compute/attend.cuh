@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   // Blocks of a cluster share what they load, unless each gathers its own.
   constexpr bool kGathers = kLoad == Load::gather;
   static_assert(!kGathers || (kCluster == 1 && !Format::kWidens));
-  using Loader = std::conditional_t<kGathers, GatherLoader<Format>, TmaLoader<Format, kCluster>>;
+  using Loader =
+      std::conditional_t<kGathers, GatherLoader<Format, Params>, TmaLoader<Format, kCluster>>;
   // What fills the places that tensor cores read, and the blocks that do so together.
   using Filler = std::conditional_t<Format::kWidens, Widener<Format, kCluster>, Loader>;
   constexpr int kBlocks = Format::kWidens ? 1 : kCluster;
@@ -51,8 +52,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     int loaders = Loader::kWarps;
     if constexpr (Format::kWidens) {
       loaders += Filler::kWarps;
-      for (auto& barrier : shared.codes.full) barrier.init(1);
-      for (auto& barrier : shared.codes.empty) barrier.init(kCluster);
+      shared.codes.init_barriers(kCluster);
     } else if (!params.query.by_tma) {
       loaders += 1;
     }
@@ -72,14 +72,14 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   if (warpgroup < 2) {
     cutlass::arch::warpgroup_reg_alloc<160>();
     if (threadIdx.x < kWarp) list_splits(params, shared.splits);
-    Accumulator<Format, Out, kBlocks>(params, shared, warpgroup).run(first_row);
+    Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
     if (meet(params, shared.splits)) {
-      auto& scratch = reinterpret_cast<typename Merger<Out>::Scratch&>(shared.latent);
-      Merger<Out>(params, scratch, kMergeBarrier).run(shared.splits);
+      auto& scratch = reinterpret_cast<typename Merger<Out, Params>::Scratch&>(shared.latent);
+      Merger<Out, Params>(params, scratch, kMergeBarrier).run(shared.splits);
     }
   } else if (warpgroup == 2) {
     cutlass::arch::warpgroup_reg_alloc<144>();
-    Weigher<Format, kBlocks, kGathers>(params, shared, first_row).run();
+    Weigher<Format, kBlocks, kGathers, Params>(params, shared, first_row).run();
     meet(params, shared.splits);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<48>();
@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
         while (items.write()) continue;
       }
     } else if (warp == 1) {
-      if (!params.query.by_tma) QueryLoader<Format, Loader>{params, shared, first_row}.run();
+      if (!params.query.by_tma)
+        QueryLoader<Format, Loader, Params>{params, shared, first_row}.run();
     } else if constexpr (kGathers) {
       Loader{params, shared, first_row}.run(warp - 2);
     } else if (warp == 2) {

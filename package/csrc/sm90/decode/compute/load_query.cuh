@@ -11,7 +11,7 @@
 namespace mla::sm90 {
 
 // `Filler` is what fills the rings with KV: barriers wait for as many arrivals as it makes.
-template <class Format, class Filler>
+template <class Format, class Filler, class Params>
 struct QueryLoader {
   using Element = typename Format::Element;
   static constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
@@ -57,7 +57,7 @@ struct QueryLoader {
  private:
   // By one thread.
   __device__ void copy_boxes(uint32_t tile, int32_t request) const {
-    const int32_t s = first_row / params.shape.num_heads;
+    const BoxPlace at = params.query.box(request, first_row / params.shape.num_heads);
     const int32_t h = first_row % params.shape.num_heads;
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
@@ -67,13 +67,13 @@ struct QueryLoader {
 #pragma unroll 1
       for (int i = 0; i < kHalfChunks; ++i) {
         copy_box(&params.query.latent_map, full, shared.latent[place.slot] + i * kChunkElements,
-                 (half * kHalfChunks + i) * kChunk, h, s, request);
+                 (half * kHalfChunks + i) * kChunk, h, at.s, at.b);
       }
     }
     const auto rope = rope_place<Format>(tile);
     FullBarrier& full = shared.rope_full[rope.slot];
     full.expect_transaction(kChunkBytes);
-    copy_box(&params.query.rope_map, full, shared.rope[rope.slot], 0, h, s, request);
+    copy_box(&params.query.rope_map, full, shared.rope[rope.slot], 0, h, at.s, at.b);
     arrive<1>(tile);
   }
 
@@ -89,10 +89,11 @@ struct QueryLoader {
       for (int row = 0; row < kTileRows; row += kWarp) {
         const int own = row + threadIdx.x % kWarp;
         const int r = min(first_row + own, params.shape.rows - 1);
-        const RowView& rows = chunk == kRopeChunk ? params.query.rope : params.query.latent;
-        const auto* const from = rows.at<const Element>(request, r / params.shape.num_heads,
-                                                        r % params.shape.num_heads) +
-                                 chunk % kRopeChunk * kChunk;
+        const auto& rows = chunk == kRopeChunk ? params.query.rope : params.query.latent;
+        const auto* const from =
+            rows.template at<const Element>(request, r / params.shape.num_heads,
+                                            r % params.shape.num_heads) +
+            chunk % kRopeChunk * kChunk;
         if (params.query.in_pieces) {
           copy_rows<1>(from, ~0u, to, row);
         } else {

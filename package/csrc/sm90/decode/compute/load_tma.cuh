@@ -34,7 +34,8 @@ struct TmaLoader {
       if (item.first >= item.end) continue;
       TilePlaces places(params.kv, item);
       if constexpr (!Format::kWidens) {
-        QueryLoader<Format, TmaLoader>{params, shared, first_row}.begin(tile, item.request, 0);
+        QueryLoader<Format, TmaLoader, Params>{params, shared, first_row}.begin(tile, item.request,
+                                                                                0);
         ++tile;
       }
       places.read_ahead();

@@ -19,13 +19,30 @@ inline constexpr int kHalf = kLatent / 2;  // columns of the output that a warpg
 inline constexpr int kHalfChunks = kHalf / kChunk;
 inline constexpr int kChunkElements = kTileTokens * kChunk;
 
+struct NoCodes {};
+// The chunks of a tile as they are in memory.
+struct CodeChunks {
+  alignas(1024) uint8_t chunks[kChunks][kChunkElements];
+  uint64_t present;  // with the rope columns: a bit for each token
+  FullBarrier full[kChunks];
+  Barrier empty[kChunks];
+
+  // Of `blocks` that load together.
+  __device__ void init_barriers(int blocks) {
+    for (auto& barrier : full) barrier.init(1);
+    for (auto& barrier : empty) barrier.init(blocks);
+  }
+};
+
 // What tensor cores multiply, and how many places KV has: two and a half tiles, whose latent is two
 // halves.
 template <DType kQ, DType kKv>
 struct Format {
   static_assert(kQ == kKv);
   using Element = typename ElementOf<kQ>::Type;
+  using Codes = NoCodes;  // that are widened on their way to the tensor cores
   static constexpr bool kWidens = false;
+  static constexpr bool kNarrowsQuery = false;
   static constexpr int kHalfSlots = 5;
   static constexpr int kRopeSlots = 2;
 };
@@ -33,7 +50,9 @@ struct Format {
 template <>
 struct Format<DType::bf16, DType::e4m3> {
   using Element = cute::half_t;
+  using Codes = CodeChunks;
   static constexpr bool kWidens = true;
+  static constexpr bool kNarrowsQuery = true;
   static constexpr int kHalfSlots = 4;
   static constexpr int kRopeSlots = 1;
 };
@@ -42,17 +61,6 @@ inline constexpr int kWeightSlots = 2;
 
 // Chunks of Q that are in registers; the rest is in shared memory.
 inline constexpr int kRegisterChunks = 5;
-
-// The chunks of a tile as they are in memory, if they have to be widened.
-template <bool kWidens>
-struct Codes {};
-template <>
-struct Codes<true> {
-  alignas(1024) uint8_t chunks[kChunks][kChunkElements];
-  uint64_t present;  // with the rope columns: a bit for each token
-  FullBarrier full[kChunks];
-  Barrier empty[kChunks];
-};
 
 template <class Format>
 struct SharedMemory {
@@ -78,7 +86,7 @@ struct SharedMemory {
   Barrier latent_empty[kHalfSlots];
   Barrier rope_empty[kRopeSlots];
   Barrier weights_empty[kWeightSlots];
-  Codes<Format::kWidens> codes;
+  typename Format::Codes codes;
 };
 static_assert(sizeof(SharedMemory<Format<DType::bf16, DType::bf16>>) <= 227 * 1024);
 static_assert(sizeof(SharedMemory<Format<DType::bf16, DType::e4m3>>) <= 227 * 1024);

@@ -13,7 +13,7 @@ namespace mla::sm90 {
 
 // `Logits` is a thread's part of a tile, as the tensor cores leave it. Rows of Q may be scaled,
 // each by a factor of its own, which the logits are relieved of here.
-template <class Logits, bool kRowsAreScaled>
+template <class Logits, bool kRowsAreScaled, class Params>
 class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
   using Rows = float[kThreadRows];
@@ -31,6 +31,7 @@ class Softmax {
       limit_[i] = params_.causal ? item.tokens - hidden + s : item.tokens;
       max_[i] = -INFINITY;
       sum_[i] = 0;
+      if constexpr (Params::kSelects) peak_[i] = -INFINITY;
     }
   }
 
@@ -73,6 +74,7 @@ class Softmax {
         }
       }
       greatest[i] = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
+      if constexpr (Params::kSelects) peak_[i] = fmaxf(peak_[i], greatest[i]);
       exceeds |= is_raised(greatest[i], i);
     }
     if (!__any_sync(~0u, exceeds)) return false;
@@ -111,8 +113,14 @@ class Softmax {
     for (int i = 0; i < kThreadRows; ++i) {
       sum_[i] += __shfl_xor_sync(~0u, sum_[i], 1);
       sum_[i] += __shfl_xor_sync(~0u, sum_[i], 2);
+      if constexpr (Params::kSelects) {
+        peak_[i] = fmaxf(peak_[i], __shfl_xor_sync(~0u, peak_[i], 1));
+        peak_[i] = fmaxf(peak_[i], __shfl_xor_sync(~0u, peak_[i], 2));
+      }
       if (thread_ % 4 != 0) continue;
-      factor[tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale / sum_[i];
+      float sum = sum_[i];
+      if constexpr (Params::kSelects) sum += sink(item, i);
+      factor[tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale / sum;
       store_lse(item, i);
     }
   }
@@ -133,15 +141,32 @@ class Softmax {
     return logit * logit_scale(i) > max_[i] * logit_scale(i) + kSlack;
   }
 
+  // What a sink weighs beside the sum of a row.
+  __device__ __forceinline__ float sink(const Item& item, int i) const {
+    const int h = first_row_ + tile_row(i);
+    if (params_.sink == nullptr || item.partial >= 0 || h >= params_.shape.num_heads) return 0;
+    return power_of_2(params_.sink[h] * kLog2E - max_[i] * logit_scale(i));
+  }
+
   __device__ __forceinline__ void store_lse(const Item& item, int i) const {
     const int r = first_row_ + tile_row(i);
     if (r >= params_.shape.rows) return;
+    if constexpr (Params::kSelects) store_peak(item, i, r);
     const float lse = sum_[i] == 0 ? -INFINITY : (max_[i] * logit_scale(i) + log2f(sum_[i])) * kLn2;
     if (item.partial >= 0) {
       params_.partials.lse[int64_t{item.partial} * params_.partials.rows + r] = lse;
     } else if (params_.lse.data != nullptr) {
       const int heads = params_.shape.num_heads;
-      *params_.lse.at<float>(item.request, r / heads, r % heads) = lse;
+      *params_.lse.template at<float>(item.request, r / heads, r % heads) = lse;
+    }
+  }
+
+  __device__ __forceinline__ void store_peak(const Item& item, int i, int r) const {
+    const float peak = peak_[i] * logit_scale(i);
+    if (item.partial >= 0) {
+      params_.partial_peaks[int64_t{item.partial} * params_.partials.rows + r] = peak;
+    } else if (params_.max_logits.data != nullptr) {
+      *params_.max_logits.template at<float>(item.request, 0, r) = peak * kLn2;
     }
   }
 
@@ -150,6 +175,7 @@ class Softmax {
   const int thread_;
   Rows max_;
   Rows sum_;
+  Rows peak_;         // the greatest logits, which max_ may be less than; only if Params::kSelects
   Rows logit_scale_;  // positive, as a power of 2
   int limit_[kThreadRows];
   int seen_by_all_;

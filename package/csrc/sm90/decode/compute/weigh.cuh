@@ -9,7 +9,7 @@
 
 namespace mla::sm90 {
 
-template <class Format, int kBlocks, bool kGathers>
+template <class Format, int kBlocks, bool kGathers, class Params>
 class Weigher {
   using Element = typename Format::Element;
   static constexpr auto kMajor = cute::GMMA::Major::K;
@@ -63,7 +63,7 @@ class Weigher {
     shared_.latent_full[left.slot].wait(left.phase);
     shared_.latent_full[right.slot].wait(right.phase);
     shared_.rope_full[rope.slot].wait(rope.phase);
-    if constexpr (Format::kWidens) make_query_half();
+    if constexpr (Format::kNarrowsQuery) make_query_half();
     Tensor words = recast<uint32_t>(query_);
 #pragma unroll
     for (int step = 0; step < kRegisterChunks * kStepsOfChunk; ++step) {
@@ -268,7 +268,7 @@ class Weigher {
   RegisterMma register_mma_;
   Query query_;
   Logits logits_;
-  Softmax<Logits, Format::kWidens> softmax_;
+  Softmax<Logits, Format::kNarrowsQuery, Params> softmax_;
   uint64_t present_;      // a bit for each token of the tile
   uint32_t tile_ = 0;     // of the rings of KV
   uint32_t weighed_ = 0;  // tiles

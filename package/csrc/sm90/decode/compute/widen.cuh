@@ -27,7 +27,8 @@ struct Widener {
     for (ItemReader items(shared.items); items.next(item);) {
       const int blocks = item.end - item.first;
       if (blocks <= 0) continue;
-      QueryLoader<Format, Widener>{params, shared, first_row}.begin(tile, item.request, warp);
+      QueryLoader<Format, Widener, Params>{params, shared, first_row}.begin(tile, item.request,
+                                                                            warp);
       ++tile;
 #pragma unroll 1
       for (const uint32_t end = tile + blocks; tile != end; ++tile, phase ^= 1) {

@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(stream::kThreads, 1)
     if (threadIdx.x < kWarp) list_splits(params, shared.splits);
     stream::Worker<Out, kRows>(params, shared, warpgroup).run();
     if (meet(params, shared.splits)) {
-      auto& scratch = reinterpret_cast<typename Merger<Out>::Scratch&>(shared.tiles);
-      Merger<Out>(params, scratch, stream::kAllWorkers).run(shared.splits);
+      auto& scratch = reinterpret_cast<typename Merger<Out, Params>::Scratch&>(shared.tiles);
+      Merger<Out, Params>(params, scratch, stream::kAllWorkers).run(shared.splits);
     }
   } else {
     cutlass::arch::warpgroup_reg_dealloc<stream::kLoaderRegisters<kRows>>();

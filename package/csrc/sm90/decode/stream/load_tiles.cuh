@@ -17,7 +17,8 @@ struct TileLoader {
   const Params& params;
   SharedMemory<kRows>& shared;
 
-  __device__ void run(ItemSource items) const {
+  template <class Items>
+  __device__ void run(Items items) const {
     const bool leads = cute::elect_one_sync();
     uint32_t turn = 0;
     Item item;

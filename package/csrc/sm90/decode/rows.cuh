@@ -1,0 +1,52 @@
+// Where the row of a token is, if rows are looked up one by one.
+#pragma once
+
+#include "sm90/decode/params.h"
+#include "sm90/decode/walk.cuh"
+
+namespace mla::sm90 {
+
+// Rows of pages of any size.
+class PagedRows {
+ public:
+  struct Row {
+    int32_t page;
+    int32_t offset;
+  };
+
+  __device__ explicit PagedRows(const KvView& kv) : kv_(kv) {}
+
+  // What tells the row of a token, looked up ahead of it.
+  __device__ __forceinline__ int32_t look_up(const Item& item, int32_t token) const {
+    if (token >= item.tokens) return -1;
+    if (kv_.table == nullptr) return item.request;
+    // Unsigned division is the shorter one.
+    return __ldg(kv_.table + item.request * kv_.table_stride +
+                 static_cast<uint32_t>(token) / static_cast<uint32_t>(kv_.page_size));
+  }
+
+  __device__ __forceinline__ Row row(int32_t page, int32_t token) const {
+    return {page, token % kv_.page_size};
+  }
+  __device__ __forceinline__ bool exists(const Row& row) const {
+    return static_cast<uint32_t>(row.page) < static_cast<uint32_t>(kv_.num_pages);
+  }
+
+  template <class Element>
+  __device__ __forceinline__ const Element* latent(const Row& row) const {
+    return static_cast<const Element*>(kv_.latent) + row.page * kv_.latent_stride_page +
+           row.offset * kv_.latent_stride_token;
+  }
+  template <class Element>
+  __device__ __forceinline__ const Element* rope(const Row& row) const {
+    return static_cast<const Element*>(kv_.rope) + row.page * kv_.rope_stride_page +
+           row.offset * kv_.rope_stride_token;
+  }
+
+ private:
+  const KvView& kv_;
+};
+
+__device__ __forceinline__ PagedRows rows_of(const Params& params) { return PagedRows(params.kv); }
+
+}  // namespace mla::sm90
