@@ -46,11 +46,16 @@ def payloads() -> list[str]:
     return sorted(path.parent.name for path in ROOT.glob("generated/*/pyproject.toml"))
 
 
-def install_cuobjdump(session: nox.Session) -> None:
-    """Install the tools that read machine code, of the toolkit that payloads are built with."""
+def install_toolkit(session: nox.Session, *parts: str) -> None:
+    """Install parts of the toolkit that payloads are built with, by the names of ``cuda-toolkit``'s extras."""
     project = nox.project.load_toml(ROOT / "generated" / "sm90" / "pyproject.toml")
     toolkit = next(name for name in project["build-system"]["requires"] if name.startswith("cuda-toolkit"))
-    session.install(f"cuda-toolkit[cuobjdump,nvdisasm]=={toolkit.partition('==')[2]}")
+    session.install(f"cuda-toolkit[{','.join(parts)}]=={toolkit.partition('==')[2]}")
+
+
+def install_cuobjdump(session: nox.Session) -> None:
+    """Install the tools that read machine code."""
+    install_toolkit(session, "cuobjdump", "nvdisasm")
     (tools,) = Path(session.virtualenv.location).glob("lib/python3*/site-packages/nvidia/cu13/bin")
     session.env["PATH"] = f"{session.bin}:{tools}:{os.environ['PATH']}"
 
@@ -106,12 +111,17 @@ def merge_shards(session: nox.Session) -> None:
 
 @nox.session
 def units(session: nox.Session) -> None:
-    """Compile one unit of each op of sm100 that is not plain CUDA, and check their machine code."""
+    """Compile one unit of each op of sm100 that is not plain CUDA, and what is on trial; check their machine code."""
     names = ("decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual")
     build(session, "sm100", f"--units={','.join(names)}")
     inspect(session, *(str(DIST / "shards" / "sm100-units" / f"{name}.o") for name in names[:2]))
+    trial = "attend_selected"
+    build(session, "sm90", f"--units={trial}", f"--define=MLA_TRIAL_UNITS=../tests/sm90/{trial}.cu")
+    inspect(session, str(DIST / "shards" / "sm90-units" / f"{trial}.o"))
     session.install("pytest")
-    session.run("pytest", "tests/sm90", "tests/sm100", "-p", "no:cacheprovider")
+    install_toolkit(session, "cudart", "crt")
+    required = {"MLA_KERNELS_HEADERS": "required"}
+    session.run("pytest", "tests/sm90", "tests/sm100", "-p", "no:cacheprovider", env=required)
 
 
 @nox.session

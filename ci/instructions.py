@@ -25,7 +25,9 @@ from rich.table import Table
 TENSOR_CORE = re.compile(r"\b(UTC[A-Z]*MMA|HGMMA|QGMMA|IGMMA)\b")
 WGMMA_GROUP = re.compile(r"\bHGMMA\b.*\bgsb0\b")
 """An instruction of Hopper that ends a group. Where the compiler serialises them, with only a remark, each one does."""
-MULTIPLIES = re.compile(r"Sm100FmhaMlaKernelTmaWarpspecialized<|mla::sm90::decode::attend<")
+MULTIPLIES = re.compile(
+    r"Sm100FmhaMlaKernelTmaWarpspecialized<|mla::sm90::decode::attend<|mla::sm90::sparse::attend_selected<"
+)
 """Kernels that must multiply on tensor cores."""
 USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 

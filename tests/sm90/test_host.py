@@ -1,4 +1,4 @@
-"""The tensor maps of the sm90 payload, compiled without nvcc: what the driver is asked for, and how often."""
+"""Host sides of the sm90 payload, compiled without nvcc."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from pathlib import Path
 from tests.payloads import host
 
 
-def test_host(tmp_path: Path) -> None:
+def test_tensor_maps(tmp_path: Path) -> None:
+    """What the driver is asked for, and how often."""
     host.check(
         tmp_path,
         "tests/sm90/host.cpp",
         "package/csrc/common/status.cpp",
         "package/csrc/sm90/decode/tensor_map.cpp",
     )
+
+
+def test_uniform_plan(tmp_path: Path) -> None:
+    """Equal requests, cut in closed form."""
+    host.check(tmp_path, "tests/sm90/uniform_plan.cpp")

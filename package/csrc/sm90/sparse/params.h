@@ -1,0 +1,94 @@
+// What the kernels of sparse attention are given: the members that the roles of dense decode read,
+// by the same names, and more. A request is one query token.
+#pragma once
+
+#include <cuda.h>
+
+#include "sm90/decode/params.h"
+#include "sm90/sparse/uniform_plan.h"
+
+namespace mla::sm90::sparse {
+
+// A tensor as [token, head], where tokens are [batch, query token]; strides in elements.
+struct TokenView {
+  void* data;
+  int64_t stride[3];
+  int32_t q_len;
+
+  template <class T>
+  MLA_HOST_DEVICE T* at(int32_t token, int32_t, int32_t h) const {
+    const int32_t b = token / q_len;
+    return static_cast<T*>(data) + b * stride[0] + (token - b * q_len) * stride[1] + h * stride[2];
+  }
+};
+
+struct Query {
+  CUtensorMap latent_map;  // if by_tma
+  CUtensorMap rope_map;
+  TokenView latent;
+  TokenView rope;
+  int32_t in_pieces;  // rows are aligned to 16 bytes
+  int32_t by_tma;     // and a tile is one box
+
+  MLA_HOST_DEVICE BoxPlace box(int32_t token, int32_t) const {
+    return {token % latent.q_len, token / latent.q_len};
+  }
+};
+
+// Slots of a cache, and which of them each token selects. Strides in elements.
+struct Pool {
+  const void* latent;
+  const void* rope;
+  int64_t latent_stride_page;
+  int64_t latent_stride_token;
+  int64_t rope_stride_page;
+  int64_t rope_stride_token;
+  int32_t page_size;
+  int32_t slots;
+  const int32_t* indices;
+  int64_t indices_stride[2];
+  const int32_t* lengths;  // null: topk of each token
+  int64_t lengths_stride[2];
+  int32_t topk;
+
+  // How many of a token's indices count.
+  MLA_HOST_DEVICE int32_t length_of(int32_t b, int32_t s) const {
+    if (lengths == nullptr) return topk;
+    const int32_t length = lengths[b * lengths_stride[0] + s * lengths_stride[1]];
+    return length < 0 ? 0 : length < topk ? length : topk;
+  }
+};
+
+struct SelectedParams {
+  static constexpr bool kSelects = true;
+
+  Query query;
+  Shape shape;
+  UniformPlan plan;
+  int32_t capacity;
+  int32_t causal;  // 0
+  Pool main;
+  Pool extra;            // topk 0: none
+  int32_t extra_begins;  // at this token of a request: the first of a tile
+  TokenView out;
+  int32_t out_in_fours;  // rows are aligned to four elements
+  TokenView lse;         // null: none
+  TokenView max_logits;  // null: none
+  const float* sink;     // of each head; null: none
+  Partials partials;
+  float* partial_peaks;  // [slots, rows]: the greatest logits, as powers of 2
+  int32_t merges;        // the blocks, all at once, merge what they have split
+  float logit_scale;     // positive, as a power of 2
+  uint32_t sign_flip;    // of the queries, where the scale is negative
+  float out_scale;
+
+  MLA_HOST_DEVICE const UniformPlan& schedule() const { return plan; }
+  MLA_HOST_DEVICE int32_t length_of(int32_t token) const {
+    const int32_t q_len = query.latent.q_len;
+    const int32_t b = token / q_len;
+    const int32_t s = token - b * q_len;
+    return extra.topk > 0 ? extra_begins + extra.length_of(b, s) : main.length_of(b, s);
+  }
+};
+
+}  // namespace mla::sm90::sparse
