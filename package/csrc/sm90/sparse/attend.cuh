@@ -9,7 +9,6 @@
 #include "sm90/decode/compute/load_gather.cuh"
 #include "sm90/decode/dependents.cuh"
 #include "sm90/sparse/load_rows.cuh"
-#include "sm90/sparse/widen_rows.cuh"
 
 namespace mla::sm90::sparse {
 

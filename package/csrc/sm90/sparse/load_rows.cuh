@@ -5,6 +5,7 @@
 #include "sm90/decode/compute/load_query.cuh"
 #include "sm90/sparse/format.cuh"
 #include "sm90/sparse/rows.cuh"
+#include "sm90/sparse/widen_rows.cuh"
 
 namespace mla::sm90::sparse {
 
@@ -49,8 +50,10 @@ struct SliceLoader {
     Item item;
     while (items.next(item)) {
       if (item.first >= item.end) continue;
-      // Who does not wait for every use of a place cannot tell one from another: this one is Q's.
+      // Who does not wait for every use of a place cannot tell one from another. This one is Q's,
+      // which neither comes before this warp has seen the place empty, nor is gone by then.
       wait_for_rope(tile++);
+      cutlass::arch::NamedBarrier::sync(RowWidener::kQueryWaiters * kWarp, kQueryBarrier);
       int32_t own[kSets];
 #pragma unroll
       for (int set = 0; set < kSets; ++set)

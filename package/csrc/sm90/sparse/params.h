@@ -63,20 +63,20 @@ struct SelectedParams {
   static constexpr bool kSelects = true;
 
   Query query;
-  Shape shape;
+  Shape shape;  // of query tokens; max_splits is 0, whatever the plan's is
   UniformPlan plan;
   int32_t capacity;
   int32_t causal;  // 0
   Pool main;
   Pool extra;            // topk 0: none
-  int32_t extra_begins;  // at this token of a request: the first of a tile
+  int32_t extra_begins;  // at this token of a request: the first of a tile, past all if none
   TokenView out;
   int32_t out_in_fours;  // rows are aligned to four elements
   TokenView lse;         // null: none
   TokenView max_logits;  // null: none
   const float* sink;     // of each head; null: none
   Partials partials;
-  float* partial_peaks;  // [slots, rows]: the greatest logits, as powers of 2
+  float* partial_peaks;  // [slots, rows]: the greatest logits, as powers of 2; never null
   int32_t merges;        // the blocks, all at once, merge what they have split
   float logit_scale;     // positive, as a power of 2
   uint32_t sign_flip;    // of the queries, where the scale is negative

@@ -35,7 +35,7 @@ class SelectedRows {
     return static_cast<uint32_t>(row.slot) < static_cast<uint32_t>(pool_of(row.is_extra).slots);
   }
 
-  // Of a row of bytes, whose strides are whole pieces of 16 bytes.
+  // Of a row of bytes, in pieces of 16: fewer than 2^32 of them are apart.
   __device__ __forceinline__ uint32_t piece(const Row& row) const {
     const Pool& pool = pool_of(row.is_extra);
     const auto size = static_cast<uint32_t>(pool.page_size);

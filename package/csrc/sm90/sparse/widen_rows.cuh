@@ -14,6 +14,7 @@ struct RowWidener {
   using Format = mla::sm90::Format<DType::bf16, DType::fp8_ds_mla>;
   using Element = Format::Element;
   static constexpr int kWarps = 3;
+  static constexpr int kQueryWaiters = kWarps + 1;  // the loader, who knows of the rope columns
   static constexpr int kLatentArrivals = kWarps * kWarp;
   static constexpr int kRopeArrivals = 2 * kWarp;  // the loader's
 

@@ -12,6 +12,7 @@ template <class Format, class Params>
 struct GatherLoader {
   using Element = typename Format::Element;
   static constexpr int kWarps = 2;
+  static constexpr int kQueryWaiters = kWarps;
   static constexpr int kThreads = kWarps * kWarp;
   static_assert(kTileTokens == kThreads);
 

@@ -10,7 +10,10 @@
 
 namespace mla::sm90 {
 
-// `Filler` is what fills the rings with KV: barriers wait for as many arrivals as it makes.
+inline constexpr uint32_t kQueryBarrier = 1;
+
+// `Filler` is what fills the rings with KV: barriers wait for as many arrivals as it makes, and as
+// many warps as wait for Q's places meet before it comes.
 template <class Format, class Filler, class Params>
 struct QueryLoader {
   using Element = typename Format::Element;
@@ -25,8 +28,8 @@ struct QueryLoader {
   __device__ void begin(uint32_t tile, int32_t request, int warp) const {
     wait_until_empty(shared, tile);
     // Nor can who waits only when Q has come and gone.
-    if constexpr (Filler::kWarps > 1) {
-      cutlass::arch::NamedBarrier::sync(Filler::kWarps * kWarp, 1);
+    if constexpr (Filler::kQueryWaiters > 1) {
+      cutlass::arch::NamedBarrier::sync(Filler::kQueryWaiters * kWarp, kQueryBarrier);
     }
     __syncwarp();
     if (warp != 0) return;

@@ -15,6 +15,7 @@ template <class Format, int kCluster>
 struct TmaLoader {
   using Element = typename Format::Element;
   static constexpr int kWarps = 1;
+  static constexpr int kQueryWaiters = kWarps;
   // Of a warp, which copies Q where that is no boxes.
   static constexpr int kLatentArrivals = kWarp;
   static constexpr int kRopeArrivals = kWarp;

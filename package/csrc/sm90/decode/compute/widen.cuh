@@ -11,6 +11,7 @@ template <class Format, int kCluster>
 struct Widener {
   using Element = typename Format::Element;
   static constexpr int kWarps = 3;
+  static constexpr int kQueryWaiters = kWarps;
   // Of a warp, for each chunk.
   static constexpr int kLatentArrivals = kHalfChunks * kWarp;
   static constexpr int kRopeArrivals = kWarp;
