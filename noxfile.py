@@ -111,13 +111,12 @@ def merge_shards(session: nox.Session) -> None:
 
 @nox.session
 def units(session: nox.Session) -> None:
-    """Compile one unit of each op of sm100 that is not plain CUDA, and what is on trial; check their machine code."""
+    """Compile one unit of each op of sm100 that is not plain CUDA, and one of sparse attention; check machine code."""
     names = ("decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual")
     build(session, "sm100", f"--units={','.join(names)}")
     inspect(session, *(str(DIST / "shards" / "sm100-units" / f"{name}.o") for name in names[:2]))
-    trial = "attend_selected"
-    build(session, "sm90", f"--units={trial}", f"--define=MLA_TRIAL_UNITS=../tests/sm90/{trial}.cu")
-    inspect(session, str(DIST / "shards" / "sm90-units" / f"{trial}.o"))
+    build(session, "sm90", "--units=sparse_decode_qbf16_gather_compute")
+    inspect(session, str(DIST / "shards" / "sm90-units" / "sparse_decode_qbf16_gather_compute.o"))
     session.install("pytest")
     install_toolkit(session, "cudart", "crt")
     required = {"MLA_KERNELS_HEADERS": "required"}

@@ -122,7 +122,6 @@ def _units(stage: Stage, row: Row, options: argparse.Namespace) -> None:
             "MLA_UNITS": ";".join(names),
             "Python_EXECUTABLE": str(tools / "bin" / "python"),
             **compile_cache.defines,
-            **dict(pair.split("=", 1) for pair in options.define),
         }
         cmake = str(tools / "bin" / "cmake")
         configure = [cmake, "-S", stage.source / "package", "-B", folder, "-G", "Ninja"]

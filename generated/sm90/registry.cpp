@@ -5,6 +5,8 @@
 #include "cuda/store_kv/store_kv.h"
 #include "cuda/to_global_indices/to_global_indices.h"
 #include "sm90/decode/decode.h"
+#include "sm90/sparse_decode/sparse_decode.h"
+#include "sm90/sparse_prefill/sparse_prefill.h"
 
 extern template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::fp32, mla::Schedule::rows>;
 extern template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::fp16, mla::Schedule::rows>;
@@ -31,6 +33,11 @@ extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::compute>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::stream>;
+extern template struct mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::compute>;
+extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>;
+extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>;
+extern template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::compute>;
+extern template struct mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>;
 
 namespace mla {
 namespace {
@@ -88,12 +95,22 @@ const Operation kOperations[] = {
         "sm90a_decode_qbf16_kve4m3_obf16_tma_compute", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::stream>>(
         "sm90a_decode_qbf16_kve4m3_obf16_tma_stream", MLA_OP_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::compute>>(
+        "sm90a_sparse_decode_qfp16_kvfp16_ofp16_gather_compute", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>>(
+        "sm90a_sparse_decode_qbf16_kvbf16_obf16_gather_compute", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>>(
+        "sm90a_sparse_decode_qbf16_kvfp8_ds_mla_obf16_gather_compute", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::compute>>(
+        "sm90a_sparse_prefill_qfp16_kvfp16_ofp16_gather_compute", MLA_OP_SPARSE_PREFILL),
+    mla::operation<mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::compute>>(
+        "sm90a_sparse_prefill_qbf16_kvbf16_obf16_gather_compute", MLA_OP_SPARSE_PREFILL),
 };
 
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 26;
+  *count = 31;
   return kOperations;
 }
 

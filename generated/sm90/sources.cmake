@@ -10,5 +10,9 @@ set(MLA_PAYLOAD_UNITS
   sm90/gather_kv.cu
   sm90/merge_states_rows.cu
   sm90/registry.cpp
+  sm90/sparse_decode_qbf16_gather_compute.cu
+  sm90/sparse_decode_qfp16_gather_compute.cu
+  sm90/sparse_prefill_qbf16_gather_compute.cu
+  sm90/sparse_prefill_qfp16_gather_compute.cu
   sm90/store_kv.cu
 )

@@ -5,8 +5,6 @@
 # names; MLA_OBJECTS is a folder of such objects that are linked instead of being compiled.
 set(MLA_UNITS "" CACHE STRING "The units to compile, by their names without suffix; empty: all")
 set(MLA_OBJECTS "" CACHE PATH "A folder that holds an object of every unit")
-# Kernels that are no variants yet; MLA_UNITS names those to compile.
-set(MLA_TRIAL_UNITS "" CACHE STRING "Further units, as seen from package/")
 # Tests put a folder here whose headers stand in for those of csrc.
 set(MLA_OVERRIDES "" CACHE STRING "A folder, as seen from package/, of headers that come before those of csrc")
 
@@ -14,14 +12,12 @@ function(mla_payload name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   include("${MLA_GENERATED_DIR}/${name}/sources.cmake")
   set(units)
-  list(TRANSFORM MLA_PAYLOAD_UNITS PREPEND "${MLA_GENERATED_DIR}/" OUTPUT_VARIABLE paths)
-  list(TRANSFORM MLA_TRIAL_UNITS PREPEND "${CMAKE_SOURCE_DIR}/" OUTPUT_VARIABLE trials)
-  foreach(path IN LISTS paths trials)
+  foreach(path IN LISTS MLA_PAYLOAD_UNITS)
     get_filename_component(unit "${path}" NAME_WE)
     if(MLA_OBJECTS)
       list(APPEND units "${MLA_OBJECTS}/${unit}.o")
     elseif(NOT MLA_UNITS OR unit IN_LIST MLA_UNITS)
-      list(APPEND units "${path}")
+      list(APPEND units "${MLA_GENERATED_DIR}/${path}")
     endif()
   endforeach()
   if(NOT MLA_OBJECTS)

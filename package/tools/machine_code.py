@@ -22,6 +22,8 @@ CUTLASS_TYPE = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "e4m3"
 
 SHARED = {"rows": ("decode", "sparse_decode"), "schedule": ("decode",), "partials": ("decode",)}
 """Namespaces of kernels that all variants of some ops launch."""
+FAMILIES = {"sparse": ("sparse_decode", "sparse_prefill")}
+"""Namespaces of kernels that variants of several ops launch, each those of its own traits."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 def launched(variant: Mapping[str, Any], found: Sequence[Kernel]) -> list[Kernel]:
     """The kernels that a variant of the registry launches: its own, and those that its op shares.
 
-    A kernel of ours is in a namespace of the op's name, and says in its template arguments what is baked. CUTLASS's
+    A kernel of ours is in a namespace of the op's name, or of several ops, and says in its template arguments what is
+    baked. CUTLASS's
     are told by their types; its reduction counts where it was compiled together with the variant's own kernel.
     """
     own = [kernel for kernel in found if _is_own(variant, kernel.name)]
@@ -129,7 +132,7 @@ def _is_own(variant: Mapping[str, Any], name: str) -> bool:
             baked["load"] == "cpasync",
         )
     found = OURS.search(name)
-    if not found or found[2] != variant["op"]:
+    if not found or variant["op"] not in FAMILIES.get(found[2], (found[2],)):
         return False
     if variant["op"] == "merge_states" and (found[1] == "sm100") != (baked["schedule"] == "reduction"):
         return False  # two schedules, two classes of one name

@@ -1,4 +1,4 @@
-"""The dense decode variants of the sm90 payload, and with which shapes each is tested."""
+"""The attention variants of the sm90 payload, and with which shapes each of dense decode is tested."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tests.kernels.rows import Row, rows
 
 ARCH = "sm90a"
 DENSE = [row for row in rows("decode") if row.arch == ARCH]
+SPARSE_DECODE = [row for row in rows("sparse_decode") if row.arch == ARCH]
+SPARSE_PREFILL = [row for row in rows("sparse_prefill") if row.arch == ARCH]
 MIXED = (4096, 2999, 1025, 64, 0, 1, 129)
 
 each = pytest.mark.parametrize("variant", DENSE, ids=[row.name for row in DENSE])

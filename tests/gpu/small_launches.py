@@ -1,6 +1,6 @@
 """Small launches for tools that watch each access: ``python -m tests.gpu.small_launches TASK``.
 
-A task is the name of a variant of dense decode, or ``caches`` for the ops around it.
+A task is the name of a variant of dense or sparse decode, or ``caches`` for the ops around it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from mla_kernels import reference
 
 from tests.gpu import test_gather_kv, test_merge_states, test_store_kv, test_to_global_indices
 from tests.gpu.conftest import Case, arch_name
+from tests.kernels.compare import SPARSE
 from tests.kernels.problems import Decode
 from tests.kernels.rows import row
+from tests.kernels.sparse import SparseDecode
 
 PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (140, 20, 1, 0)},
@@ -52,6 +54,28 @@ def decode(variant: str) -> None:
         problem.compare(out.cpu(), lse.cpu(), *reference.decode(**on_host, **problem.scalars(), dtype=torch.float64))
 
 
+SPARSE_PROBLEMS: tuple[dict[str, Any], ...] = (
+    {"sink": True, "extra_topk": 70, "counts": True},
+    # Two blocks of heads; queries as boxes; splits and their merge.
+    {"num_heads": 128, "topk": 300, "num_pages": 9, "sink": True},
+    # Queries that a warp copies, requests in one part, rings that are gone round several times.
+    {"num_heads": 9, "q_len": 70, "topk": 200, "batch": 4},
+)
+
+
+def sparse_decode(variant: str) -> None:
+    """Compared on the host."""
+    for options in SPARSE_PROBLEMS:
+        problem = SparseDecode(variant, **options)
+        inputs = problem.tensors()
+        results = dict(zip(("out", "lse", "max_logits"), problem.launch(inputs, return_max_logits=True), strict=True))
+        on_host = {name: tensor.cpu() for name, tensor in inputs.items()}
+        want = problem.expected(on_host)
+        problem.compare(
+            {name: got.cpu() for name, got in results.items()}, dict(zip(results, want, strict=True)), SPARSE
+        )
+
+
 def served(variant: str, options: dict[str, Any]) -> bool:
     """Whether a variant has a problem's shape."""
     return row(variant).serves(num_heads=options.get("num_heads", 16), q_len=options.get("q_len", 1))
@@ -80,4 +104,8 @@ def cases(arch: str) -> Iterator[Case]:
 
 
 if __name__ == "__main__":
-    caches() if sys.argv[1] == "caches" else decode(sys.argv[1])
+    task = sys.argv[1]
+    if task == "caches":
+        caches()
+    else:
+        {"decode": decode, "sparse_decode": sparse_decode}[row(task).op](task)

@@ -1,4 +1,4 @@
-"""Dense decode of the sm90 payload whose warps stall at random: each role falls behind the others, and no bit changes.
+"""Attention of the sm90 payload whose warps stall at random: each role falls behind the others, and no bit changes.
 
 The payload under test is that of ``nox -s delays``, with barriers at which warps stall (``tests/gpu/delays``). It is
 loaded beside the installed one, which was built of the same sources and says what is right.
@@ -11,17 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import _launcher
 from mla_kernels.discovery import Payload, payloads
+from mla_kernels.kernel import Kernel
 from mla_kernels.resolve import bound
 
 from tests.gpu.conftest import absence, arch_name, refuse
-from tests.gpu.sm90 import ARCH, each_with
-from tests.kernels.compare import assert_same_bytes
+from tests.gpu.sm90 import ARCH, SPARSE_DECODE, each_with, name_of
+from tests.kernels.compare import SPARSE, assert_same_bytes
 from tests.kernels.problems import Decode, garbage_workspace
 from tests.kernels.rows import Row
+from tests.kernels.sparse import SparseDecode
 
 WHEELS = Path(__file__).parents[2] / "dist" / "delays"
 PAGES = {"tma": 64, "gather": 16}
@@ -49,9 +52,8 @@ def stalling(library: Path) -> Payload:
     return replace(payloads().found["sm90"], library=_launcher.Payload(str(library)))
 
 
-def kernel_of(payload: Payload, problem: Decode) -> Any:
-    """The kernel of a problem, from that payload."""
-    installed = problem.kernel()
+def kernel_of(payload: Payload, installed: Kernel) -> Any:
+    """A kernel, from that payload."""
     return bound(payload, installed.variant, installed.config)
 
 
@@ -72,7 +74,7 @@ def test_no_bit_changes_in_a_hundred_runs(
     inputs = problem.tensors()
     want_out, want_lse = problem.launch(inputs)
     problem.compare(want_out, want_lse, *problem.expected())
-    kernel = kernel_of(stalling, problem)
+    kernel = kernel_of(stalling, problem.kernel())
     plan = kernel.plan(inputs["seq_lens"], max_splits=max_splits or 0)
     out, lse = torch.empty_like(want_out), torch.empty_like(want_lse)
     workspace = garbage_workspace("cuda")
@@ -82,6 +84,31 @@ def test_no_bit_changes_in_a_hundred_runs(
         kernel(**inputs, **problem.scalars(), plan=plan, out=out, lse=lse, workspace=workspace)
         assert_same_bytes("out", out, want_out)
         assert_same_bytes("lse", lse, want_lse)
+
+
+@pytest.mark.parametrize("variant", SPARSE_DECODE, ids=name_of)
+@pytest.mark.parametrize("num_heads", [9, 64, 128])
+@pytest.mark.parametrize("batch", [2, 150])
+def test_no_bit_of_sparse_decode_changes(variant: Row, batch: int, num_heads: int, stalling: Payload) -> None:
+    """Requests in many parts, and many requests to a part, over two caches."""
+    problem = SparseDecode(
+        variant.name, batch=batch, q_len=2, num_heads=num_heads, topk=900, num_pages=40, extra_topk=100, counts=True
+    )
+    inputs = problem.tensors()
+    shape = (batch, 2, num_heads, 512)
+    results = {"out": torch.empty(shape, dtype=inputs["q"].dtype, device="cuda")}
+    results |= {name: torch.empty(batch, num_heads, 2, device="cuda") for name in ("lse", "max_logits")}
+    problem.launch(inputs, **results)
+    problem.compare(results, dict(zip(results, problem.expected(), strict=True)), SPARSE)
+    want = {name: result.clone() for name, result in results.items()}
+    kernel = kernel_of(stalling, mla.lookup(**problem.config(), page_size=problem.page_size))
+    workspace = garbage_workspace("cuda")
+    for _ in range(50):
+        for buffer in (*results.values(), workspace):
+            buffer.view(torch.uint8).fill_(0xFF)
+        kernel(**inputs, **problem.scalars(), **results, workspace=workspace)
+        for name, result in results.items():
+            assert_same_bytes(name, result, want[name])
 
 
 def test_the_library_is_another(library: Path) -> None:

@@ -10,14 +10,15 @@ import torch
 from mla_kernels.compat.flash_mla import flash_mla_with_kvcache
 
 from tests.gpu.conftest import arch_name
-from tests.kernels.flash_mla_sparse import WithKvcache, past_the_end, served
+from tests.kernels.flash_mla_sparse import SparseFwd, WithKvcache, past_the_end, served
 from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode
+from tests.kernels.sparse import SparseDecode, SparsePrefill
 
-DECODE = served("sparse_decode", "cuda")
+DECODE, PREFILL = served("sparse_decode", "cuda"), served("sparse_prefill", "cuda")
 OPTIONS: list[dict[str, Any]] = [{}, {"counts": True}, {"absent": 1.0}]
 """What every arch has."""
-
+MORE: list[dict[str, Any]] = [{"sink": True}, {"counts": True, "sink": True, "extra_topk": 11}]
+HOPPER = [row for row in DECODE if row.arch == "sm90a"]
 
 each = pytest.mark.parametrize("row", DECODE, ids=[row.name for row in DECODE])
 
@@ -35,6 +36,19 @@ def arch_under_test(request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize("q_len", [1, 3])
 def test_decode(row: Row, options: dict[str, Any], q_len: int) -> None:
     WithKvcache(SparseDecode(row.name, q_len=q_len, **options)).check()
+
+
+@pytest.mark.parametrize("row", HOPPER, ids=[row.name for row in HOPPER])
+@pytest.mark.parametrize("options", MORE)
+def test_sinks_and_a_second_cache(row: Row, options: dict[str, Any]) -> None:
+    WithKvcache(SparseDecode(row.name, q_len=3, num_heads=64, **options)).check()
+
+
+@pytest.mark.parametrize("row", PREFILL, ids=[row.name for row in PREFILL])
+@pytest.mark.parametrize("rope", [True, False])
+@pytest.mark.parametrize("num_heads", [16, 64, 128])
+def test_prefill(row: Row, num_heads: int, rope: bool) -> None:
+    SparseFwd(SparsePrefill(row.name, num_heads=num_heads, counts=True, sink=True), rope).check()
 
 
 @each

@@ -12,7 +12,7 @@ import mla_kernels as mla
 import pytest
 
 from tests.gpu.conftest import refuse
-from tests.gpu.sm90 import DENSE
+from tests.gpu.sm90 import DENSE, SPARSE_DECODE
 from tests.kernels.rows import row
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ TOOLS = ("memcheck", "racecheck", "initcheck")
 """Not synccheck, for which every phase of a barrier must be waited for: ``logits_done`` is a hint."""
 WATCHED = [
     (each.name, tool)
-    for each in DENSE
+    for each in (*DENSE, *SPARSE_DECODE)
     if each.q_dtype == "bf16"
     for tool in TOOLS
     if tool != "racecheck" or (each.load == "tma" and each.kv_dtype == each.q_dtype)
@@ -43,7 +43,7 @@ def sanitizer() -> str:
 
 
 @pytest.mark.parametrize(("variant", "tool"), WATCHED)
-def test_dense_decode(variant: str, tool: str, arch: str, sanitizer: str) -> None:
+def test_decode(variant: str, tool: str, arch: str, sanitizer: str) -> None:
     if arch != row(variant).arch:
         pytest.skip(f"not run: {variant}: the arch under test is {arch}")
     if not mla.variants(arch=arch, op="decode"):

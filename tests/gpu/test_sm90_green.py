@@ -1,4 +1,4 @@
-"""Dense decode of the sm90 payload on a stream that has some of the multiprocessors only, those of a green context."""
+"""Attention of the sm90 payload on a stream that has some of the multiprocessors only, those of a green context."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from tests.gpu.conftest import refuse, require_payload
-from tests.gpu.sm90 import each_with, hopper
-from tests.kernels.compare import assert_same_bytes
+from tests.gpu.sm90 import SPARSE_DECODE, each_with, hopper, name_of
+from tests.kernels.compare import SPARSE, assert_same_bytes
 from tests.kernels.problems import Decode, garbage_workspace
 from tests.kernels.rows import Row
+from tests.kernels.sparse import SparseDecode
 
 __all__ = ["hopper"]
 
@@ -71,3 +72,21 @@ def test_blocks_that_cannot_all_run_at_once(
     torch.cuda.synchronize()
     problem.compare(again, lse, *problem.expected())
     assert_same_bytes("out", again, problem.launch(inputs)[0])
+
+
+@pytest.mark.parametrize("variant", SPARSE_DECODE, ids=name_of)
+@pytest.mark.parametrize("num_heads", [16, 128])
+def test_requests_that_cannot_be_split(
+    variant: Row, num_heads: int, few_multiprocessors: torch.cuda.ExternalStream
+) -> None:
+    """Sparse attention splits none where its blocks cannot all run at once."""
+    problem = SparseDecode(variant.name, num_heads=num_heads, topk=1000, num_pages=40, sink=True)
+    inputs = problem.tensors()
+    results = {"out": torch.empty(3, 1, num_heads, 512, dtype=inputs["q"].dtype, device="cuda")}
+    results |= {name: torch.empty(3, num_heads, 1, device="cuda") for name in ("lse", "max_logits")}
+    workspace = garbage_workspace("cuda").fill_(0xFF)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(few_multiprocessors):
+        problem.launch(inputs, **results, workspace=workspace)
+    few_multiprocessors.synchronize()
+    problem.compare(results, dict(zip(results, problem.expected(), strict=True)), SPARSE)

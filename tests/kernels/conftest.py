@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from hypothesis import settings
 
-from .rows import Row, arch, archs, rows
+from .rows import Row, arch, archs
+from .variants import range_over
 
 NOT_RUN = "not run: "
 
@@ -16,20 +15,12 @@ settings.register_profile("kernels", deadline=None, derandomize=True, max_exampl
 settings.load_profile("kernels")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     torch.set_num_threads(1)  # the reference works on small matrices; threads that spin only slow the kernels down
-    config.addinivalue_line("markers", "op(name, where): the op, and a filter of its rows, that `variant` ranges over")
-    config.addinivalue_line("markers", "slow: takes seconds; deselect with -m 'not slow'")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "variant" in metafunc.fixturenames:
-        marker = metafunc.definition.get_closest_marker("op")
-        assert marker is not None, f"{metafunc.definition.nodeid} needs @pytest.mark.op"
-        where: Callable[[Row], bool] = marker.kwargs.get("where", lambda row: True)
-        chosen = [row for row in rows(marker.args[0]) if row.device == "cpu" and where(row)]
-        assert chosen, f"{metafunc.definition.nodeid}: no row of {marker.args[0]} qualifies"
-        metafunc.parametrize("variant", chosen, ids=[row.name for row in chosen], indirect=True)
+    range_over(metafunc, lambda row: row.device == "cpu", indirect=True)
     if "device" in metafunc.fixturenames:
         hosts = [arch for arch in archs() if arch.device == "cpu"]
         metafunc.parametrize("device", hosts, ids=[arch.name for arch in hosts], indirect=True)

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -25,6 +26,23 @@ inline unsigned blocks_for(int64_t items, int64_t items_per_block) {
 }
 
 inline cudaStream_t cuda_stream(Stream stream) { return static_cast<cudaStream_t>(stream); }
+
+// On which devices a kernel has its attributes; setting them twice does no harm.
+class PreparedDevices {
+ public:
+  bool contains(int32_t device) const {
+    return is_known(device) && prepared_[device].load(std::memory_order_acquire);
+  }
+  void add(int32_t device) {
+    if (is_known(device)) prepared_[device].store(true, std::memory_order_release);
+  }
+
+ private:
+  static constexpr int32_t kMostDevices = 64;
+  static bool is_known(int32_t device) { return device >= 0 && device < kMostDevices; }
+
+  std::atomic<bool> prepared_[kMostDevices] = {};
+};
 
 // Loads kernels ahead of their first launch, which may be inside a graph capture.
 inline Status load_kernels(int32_t device, std::initializer_list<const void*> kernels) {

@@ -1,17 +1,11 @@
 #pragma once
 
+#include "common/as_decode.h"
 #include "common/traits.h"
 #include "cpu/op.h"
 #include "cpu/sparse/driver.h"
 
 namespace mla::cpu {
-
-namespace sparse {
-
-// Prefill as the decode of one request whose caches are one page each, not split.
-mla_sparse_decode_problem as_decode(const mla_sparse_prefill_problem& problem);
-
-}  // namespace sparse
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
@@ -20,17 +14,25 @@ struct SparsePrefill : Op<mla_sparse_prefill_problem> {
 
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+
+ private:
+  // Not split: it needs no workspace.
+  static mla_sparse_decode_problem as_whole(const Problem& problem) {
+    mla_sparse_decode_problem decode = as_decode(problem);
+    decode.max_splits = 1;
+    return decode;
+  }
 };
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
-  return sparse::can_run(sparse::as_decode(problem), kTypes, sparse::kPrefillNames);
+  return sparse::can_run(as_whole(problem), kTypes, sparse::kPrefillNames);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
                                                               Buffer workspace, Stream) {
-  return sparse::launch(sparse::as_decode(problem), kTypes, sparse::kPrefillNames, workspace);
+  return sparse::launch(as_whole(problem), kTypes, sparse::kPrefillNames, workspace);
 }
 
 }  // namespace mla::cpu

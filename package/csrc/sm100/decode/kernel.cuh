@@ -21,9 +21,8 @@
 #include "kernel/sm100_mla_tile_scheduler.hpp"
 // clang-format on
 
-#include <atomic>
-
 #include "cuda/device.h"
+#include "cuda/launch.h"
 #include "sm100/decode/attention.h"
 #include "sm100/decode/mainloop.cuh"
 #include "sm100/decode/params_cache.h"
@@ -143,10 +142,8 @@ ParamsKey params_key(const typename Kernel::Arguments& arguments, const void* pa
 // The attributes that a device needs once; setting them twice does no harm.
 template <class Kernel>
 Status prepare_kernel(int32_t device) {
-  constexpr int32_t kMaxDevices = 64;
-  static std::atomic<bool> prepared[kMaxDevices];
-  const bool remembered = device >= 0 && device < kMaxDevices;
-  if (remembered && prepared[device].load(std::memory_order_acquire)) return {};
+  static cuda::PreparedDevices prepared;
+  if (prepared.contains(device)) return {};
   const cuda::DeviceGuard guard(device);
   MLA_TRY(guard.status());
   MLA_TRY(cuda::check(prepare_mainloop<Kernel>(), "shared memory of the kernel"));
@@ -157,7 +154,7 @@ Status prepare_kernel(int32_t device) {
                          text("device ", device, ", which cannot hold a block"),
                          "a device of compute capability 10.0 or 10.3");
   }
-  if (remembered) prepared[device].store(true, std::memory_order_release);
+  prepared.add(device);
   return {};
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <atomic>
-
 #include "common/checks.h"
 #include "cuda/launch.h"
 #include "sm90/decode/decode.h"
@@ -12,42 +10,6 @@
 #include "sm90/decode/tensor_map.h"
 
 namespace mla::sm90 {
-namespace decode {
-
-inline Status prepare_kernel(const Kernel& kernel) {
-  return cuda::check(
-      cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(kernel.shared_bytes)),
-      "kernel");
-}
-
-// All blocks at once, if they merge. Whether there is room for them, `*fits` tells.
-inline Status launch_kernel(const Kernel& kernel, const Params& params, cudaStream_t stream,
-                            bool* fits) {
-  const Shape& shape = params.shape;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = {static_cast<unsigned>(shape.parts * shape.groups * shape.cluster), 1, 1};
-  config.blockDim = {static_cast<unsigned>(kernel.threads), 1, 1};
-  config.dynamicSmemBytes = kernel.shared_bytes;
-  config.stream = stream;
-  cudaLaunchAttribute attributes[3] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(kernel.cluster), 1, 1};
-  attributes[2].id = cudaLaunchAttributeCooperative;
-  attributes[2].val.cooperative = params.merges;
-  config.attrs = attributes;
-  config.numAttrs = 3;
-  void* arguments[] = {const_cast<Params*>(&params)};
-  const cudaError_t error = cudaLaunchKernelExC(&config, kernel.function, arguments);
-  *fits = error != cudaErrorCooperativeLaunchTooLarge;
-  if (!*fits) cudaGetLastError();
-  return *fits ? cuda::check(error, "launch of decode") : Status();
-}
-
-}  // namespace decode
-
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
   Shape shape;
@@ -109,13 +71,13 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
   MLA_TRY(guard.status());
   MLA_TRY(prepare(problem.device));
   using Kernels = decode::Kernels<kQ, kKv, kOut, kLoad, kSchedule>;
-  const decode::Kernel kernel = Kernels::of(shape);
+  const Kernel kernel = Kernels::of(shape);
   bool fits = true;
-  MLA_TRY(decode::launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
+  MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
   if (!fits) {
     // A stream of fewer multiprocessors than the device has, as of a green context.
     params.merges = 0;
-    MLA_TRY(decode::launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
+    MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
   }
   if (params.merges || workspace_bytes(shape) == 0) return {};
   return merge_partials<kOut>(params, problem.device, cuda::cuda_stream(stream));
@@ -123,18 +85,16 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
-  constexpr int32_t kMostDevices = 64;
-  static std::atomic<bool> prepared[kMostDevices];
-  const bool known = device >= 0 && device < kMostDevices;
-  if (known && prepared[device].load(std::memory_order_acquire)) return {};
+  static cuda::PreparedDevices prepared;
+  if (prepared.contains(device)) return {};
   const cuda::DeviceGuard guard(device);
   MLA_TRY(guard.status());
-  for (const decode::Kernel& kernel : decode::Kernels<kQ, kKv, kOut, kLoad, kSchedule>::all()) {
-    MLA_TRY(decode::prepare_kernel(kernel));
+  for (const Kernel& kernel : decode::Kernels<kQ, kKv, kOut, kLoad, kSchedule>::all()) {
+    MLA_TRY(prepare_kernel(kernel));
   }
   MLA_TRY(prepare_plan(device));
   MLA_TRY(prepare_merge<kOut>(device));
-  if (known) prepared[device].store(true, std::memory_order_release);
+  prepared.add(device);
   return {};
 }
 

@@ -40,19 +40,22 @@ class ItemWriter {
   uint32_t count_ = 0;
 };
 
+// Whether there is one.
+__device__ __forceinline__ bool read_item(ItemRing& ring, Item& item, uint32_t turn) {
+  const Place<kItemSlots> place(turn);
+  ring.full[place.slot].wait(place.phase);
+  item = ring.items[place.slot];
+  __syncwarp();  // without it, the loader that gathers lacks a register
+  // By every lane: racecheck does not count what the others read as read before one arrives.
+  ring.empty[place.slot].arrive();
+  return item.request != kNoRequest;
+}
+
 class ItemReader {
  public:
   __device__ explicit ItemReader(ItemRing& ring) : ring_(ring) {}
 
-  __device__ __forceinline__ bool next(Item& item) {
-    const Place<kItemSlots> place(count_++);
-    ring_.full[place.slot].wait(place.phase);
-    item = ring_.items[place.slot];
-    __syncwarp();  // without it, the loader that gathers lacks a register
-    // By every lane: racecheck does not count what the others read as read before one arrives.
-    ring_.empty[place.slot].arrive();
-    return item.request != kNoRequest;
-  }
+  __device__ __forceinline__ bool next(Item& item) { return read_item(ring_, item, count_++); }
 
   // Of the item read last, from 1.
   __device__ __forceinline__ uint32_t turn() const { return count_; }

@@ -5,16 +5,10 @@
 #include <array>
 
 #include "sm90/decode/compute/attend.cuh"
+#include "sm90/decode/launch.h"
 #include "sm90/decode/stream/attend.cuh"
 
 namespace mla::sm90::decode {
-
-struct Kernel {
-  const void* function;
-  int threads;
-  int cluster;
-  size_t shared_bytes;
-};
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Kernels;

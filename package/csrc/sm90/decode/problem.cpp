@@ -1,11 +1,12 @@
 #include "sm90/decode/problem.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "common/checks.h"
 #include "cuda/launch.h"
+#include "sm90/decode/pieces.h"
+#include "sm90/decode/scales.h"
 
 namespace mla::sm90 {
 namespace {
@@ -13,49 +14,20 @@ namespace {
 using Problem = mla_decode_problem;
 
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
-constexpr int64_t kPieceBytes = 16;
 constexpr int64_t kMostSplits = 1024;
 
 // Without a limit of the caller's, a batch-invariant request may have this many parts.
 constexpr int64_t kInvariantSplits = 32;
 
-Status refuse(const char* argument, const std::string& got, const std::string& accepts) {
-  return Status::error(MLA_UNSUPPORTED, argument, got, accepts);
-}
-
 bool is_contiguous(const Problem& p) { return p.block_table == nullptr && p.kv_latent != nullptr; }
 
-struct Stride {
-  int64_t elements;
-  int64_t extent;  // of its dimension; a stride of one element is never used
-};
-
-bool strides_divide(std::initializer_list<Stride> strides, int64_t elements) {
-  return std::all_of(strides.begin(), strides.end(), [=](const Stride& stride) {
-    return stride.extent <= 1 || stride.elements % elements == 0;
-  });
-}
-
 Status check_kv(const Problem& p, const Traits& traits) {
-  const int64_t bytes = static_cast<int64_t>(element_bytes(traits.kv));
-  const int64_t piece = kPieceBytes / bytes;
-  for (const void* data : {p.kv_latent, p.kv_rope}) {
-    if (!cuda::is_aligned(data, kPieceBytes)) {
-      return Status::error(MLA_ALIGNMENT, "kv_cache", "an address that 16 does not divide",
-                           "memory aligned to 16 bytes");
-    }
-  }
-  if (!strides_divide({{p.kv_latent_stride_page, p.num_pages},
-                       {p.kv_latent_stride_token, p.page_size},
-                       {p.kv_rope_stride_page, p.num_pages},
-                       {p.kv_rope_stride_token, p.page_size}},
-                      piece)) {
-    return Status::error(MLA_STRIDE, "kv_cache",
-                         text("strides ", p.kv_latent_stride_page, ", ", p.kv_latent_stride_token,
-                              "; ", p.kv_rope_stride_page, ", ", p.kv_rope_stride_token),
-                         text("multiples of ", piece, " elements, which are 16 bytes"));
-  }
-  return {};
+  MLA_TRY(check_in_pieces(
+      "kv_cache", p.kv_latent, traits.kv,
+      {{p.kv_latent_stride_page, p.num_pages}, {p.kv_latent_stride_token, p.page_size}}));
+  return check_in_pieces(
+      "kv_cache", p.kv_rope, traits.kv,
+      {{p.kv_rope_stride_page, p.num_pages}, {p.kv_rope_stride_token, p.page_size}});
 }
 
 RowView rows(void* data, int64_t b, int64_t s, int64_t h) { return {data, {b, s, h}}; }
@@ -139,22 +111,7 @@ int64_t workspace_bytes(const Shape& shape) {
 
 Status describe(const Problem& p, const Traits& traits, const Shape& shape, const void* plan,
                 void* workspace, Params* params) {
-  MLA_TRY(check_finite({{"softmax_scale", p.softmax_scale},
-                        {"q_scale", p.q_scale},
-                        {"kv_scale", p.kv_scale},
-                        {"out_scale", p.out_scale}}));
-  if (p.q_scale != 1) {
-    return Status::error(MLA_RANGE, "q_scale", text(p.q_scale), "1 for a q that is not e4m3");
-  }
-  if (traits.kv != DType::e4m3 && p.kv_scale != 1) {
-    return Status::error(MLA_RANGE, "kv_scale", text(p.kv_scale), "1 for a cache that is not e4m3");
-  }
-  constexpr float kLog2E = 1.44269504088896341f;
-  const float scale = p.softmax_scale * p.kv_scale * kLog2E;
-  // With the smallest positive number in place of 0, a masked logit stays -inf.
-  params->logit_scale = std::max(std::abs(scale), std::numeric_limits<float>::min());
-  params->sign_flip = scale < 0 ? 0x80008000u : 0;
-  params->out_scale = p.out_scale * p.kv_scale;
+  MLA_TRY(set_scales(p, traits.kv, params));
   params->shape = shape;
   params->plan = plan;
   params->lengths = static_cast<const int32_t*>(p.seq_lens);
@@ -165,25 +122,20 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   Query& query = params->query;
   query.latent = rows(p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
   query.rope = rows(p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
-  const int64_t q_piece = kPieceBytes / static_cast<int64_t>(element_bytes(traits.q));
-  query.in_pieces = cuda::is_aligned(p.q_latent, kPieceBytes) &&
-                    cuda::is_aligned(p.q_rope, kPieceBytes) &&
-                    strides_divide({{p.q_latent_stride_b, p.batch},
-                                    {p.q_latent_stride_s, p.q_len},
-                                    {p.q_latent_stride_h, p.num_heads},
-                                    {p.q_rope_stride_b, p.batch},
-                                    {p.q_rope_stride_s, p.q_len},
-                                    {p.q_rope_stride_h, p.num_heads}},
-                                   q_piece);
+  query.in_pieces = is_in_pieces(p.q_latent, traits.q,
+                                 {{p.q_latent_stride_b, p.batch},
+                                  {p.q_latent_stride_s, p.q_len},
+                                  {p.q_latent_stride_h, p.num_heads}}) &&
+                    is_in_pieces(p.q_rope, traits.q,
+                                 {{p.q_rope_stride_b, p.batch},
+                                  {p.q_rope_stride_s, p.q_len},
+                                  {p.q_rope_stride_h, p.num_heads}});
   query.by_tma = traits.schedule == Schedule::compute && query.in_pieces &&
                  (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
-  constexpr int64_t kFour = 4;
   params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
-  params->out_in_fours =
-      cuda::is_aligned(p.out, kFour * static_cast<int64_t>(element_bytes(traits.out))) &&
-      strides_divide(
-          {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}},
-          kFour);
+  params->out_in_fours = is_in_fours(
+      p.out, traits.out,
+      {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}});
   params->lse = rows(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h);
   params->kv = {p.kv_latent,
                 p.kv_rope,

@@ -1,6 +1,8 @@
 // A problem in the kernels' terms.
 #pragma once
 
+#include <string>
+
 #include "common/buffer.h"
 #include "common/status.h"
 #include "common/traits.h"
@@ -16,6 +18,10 @@ struct Traits {
   Load load;
   Schedule schedule;
 };
+
+inline Status refuse(const char* argument, const std::string& got, const std::string& accepts) {
+  return Status::error(MLA_UNSUPPORTED, argument, got, accepts);
+}
 
 // What the schedule depends on; refuses shapes that the kernels do not take. Tensors may be absent.
 Status describe_shape(const mla_decode_problem& problem, Shape* shape);

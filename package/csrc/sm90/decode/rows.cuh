@@ -6,7 +6,7 @@
 
 namespace mla::sm90 {
 
-// Rows of pages of any size.
+// Of one request, in pages of any size.
 class PagedRows {
  public:
   struct Row {
@@ -14,14 +14,14 @@ class PagedRows {
     int32_t offset;
   };
 
-  __device__ explicit PagedRows(const KvView& kv) : kv_(kv) {}
+  __device__ PagedRows(const KvView& kv, const Item& item) : kv_(kv), item_(item) {}
 
   // What tells the row of a token, looked up ahead of it.
-  __device__ __forceinline__ int32_t look_up(const Item& item, int32_t token) const {
-    if (token >= item.tokens) return -1;
-    if (kv_.table == nullptr) return item.request;
+  __device__ __forceinline__ int32_t look_up(int32_t token) const {
+    if (token >= item_.tokens) return -1;
+    if (kv_.table == nullptr) return item_.request;
     // Unsigned division is the shorter one.
-    return __ldg(kv_.table + item.request * kv_.table_stride +
+    return __ldg(kv_.table + item_.request * kv_.table_stride +
                  static_cast<uint32_t>(token) / static_cast<uint32_t>(kv_.page_size));
   }
 
@@ -45,8 +45,15 @@ class PagedRows {
 
  private:
   const KvView& kv_;
+  const Item& item_;
 };
 
-__device__ __forceinline__ PagedRows rows_of(const Params& params) { return PagedRows(params.kv); }
+// What a request's rows are looked up by.
+__device__ __forceinline__ const Item& selection_of(const Params&, const Item& item) {
+  return item;
+}
+__device__ __forceinline__ PagedRows rows_of(const Params& params, const Item& item) {
+  return {params.kv, item};
+}
 
 }  // namespace mla::sm90

@@ -120,28 +120,34 @@ Status find_kv_maps(const KvView& kv, const Traits& traits, Params* params) {
   return find(kv.rope, kRope, kv.rope_stride_token, kv.rope_stride_page, &params->rope_map);
 }
 
-Status find_query_maps(const Shape& shape, DType dtype, Query* query) {
-  const int heads = std::min(shape.num_heads, kTileRows);
-  const auto find = [&](const RowView& view, int columns, CUtensorMap* map) {
+}  // namespace
+
+Status encode_query_maps(const QueryRows& q, DType dtype, CUtensorMap* latent, CUtensorMap* rope) {
+  const int heads = static_cast<int>(std::min<int64_t>(q.num_heads, kTileRows));
+  const auto find = [&](const void* data, int columns, const int64_t (&stride)[3],
+                        CUtensorMap* map) {
     return find_map("q",
-                    {view.data,
+                    {data,
                      columns,
-                     {{shape.num_heads, view.stride[2], heads},
-                      {shape.q_len, view.stride[1], kTileRows / heads},
-                      {shape.batch, view.stride[0], 1}},
+                     {{q.num_heads, stride[2], heads},
+                      {q.q_len, stride[1], kTileRows / heads},
+                      {q.batch, stride[0], 1}},
                      dtype,
                      CU_TENSOR_MAP_SWIZZLE_128B},
                     map);
   };
-  MLA_TRY(find(query->latent, kLatent, &query->latent_map));
-  return find(query->rope, kRope, &query->rope_map);
+  MLA_TRY(find(q.latent, kLatent, q.latent_stride, latent));
+  return find(q.rope, kRope, q.rope_stride, rope);
 }
-
-}  // namespace
 
 Status encode_maps(const Traits& traits, Params* params) {
   if (traits.load == Load::tma) MLA_TRY(find_kv_maps(params->kv, traits, params));
-  return params->query.by_tma ? find_query_maps(params->shape, traits.q, &params->query) : Status();
+  Query& query = params->query;
+  if (!query.by_tma) return {};
+  const Shape& shape = params->shape;
+  return encode_query_maps({shape.batch, shape.q_len, shape.num_heads, query.latent.data,
+                            query.latent.stride, query.rope.data, query.rope.stride},
+                           traits.q, &query.latent_map, &query.rope_map);
 }
 
 }  // namespace mla::sm90

@@ -2,44 +2,50 @@
 // one weighs them, two sum up the output.
 #pragma once
 
+#include <cute/arch/cluster_sm90.hpp>
 #include <type_traits>
 
 #include "common/traits.h"
 #include "sm90/decode/compute/block.cuh"
 #include "sm90/decode/compute/load_gather.cuh"
 #include "sm90/decode/dependents.cuh"
-#include "sm90/sparse/load_rows.cuh"
+#include "sm90/sparse/stored_walk.cuh"
+#include "sm90/sparse/widen_rows.cuh"
 
 namespace mla::sm90::sparse {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+// Blocks of a cluster have other heads of the same tokens, and widen their rows together.
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     attend_selected(const __grid_constant__ SelectedParams params) {
   static_assert(kLoad == Load::gather && kSchedule == Schedule::compute);
   using Format = mla::sm90::Format<kQ, kKv>;
+  static_assert(kCluster == 1 || Format::kWidens);
   using Out = typename ElementOf<kOut>::Type;
   using Rows = GatherLoader<Format, SelectedParams>;
-  using Filler = std::conditional_t<Format::kWidens, RowWidener, Rows>;
+  using Filler = std::conditional_t<Format::kWidens, RowWidener<kCluster>, Rows>;
   extern __shared__ char memory[];
   auto& shared = *reinterpret_cast<SharedMemory<Format>*>(memory);
   const int rank = blockIdx.x % params.shape.cluster;
   const int part = blockIdx.x / params.shape.cluster;
   const int first_row = rank * kTileRows;
 
-  // Tensor cores read what threads have copied, if only rope columns.
+  // Tensor cores read what threads have stored.
   constexpr bool kGathers = true;
-  const Block<Format, Out, Filler, 1, kGathers, SelectedParams> block = {params, shared, first_row};
+  const Block<Format, Out, Filler, kCluster, kGathers, SelectedParams> block = {params, shared,
+                                                                                first_row};
   if (threadIdx.x == 0) {
     int loaders = Filler::kWarps;
-    if constexpr (Format::kWidens) {
-      loaders += SliceLoader::kWarps;
-      shared.codes.init_barriers(Filler::kWarps);
-    } else if (!params.query.by_tma) {
-      loaders += 1;
+    if constexpr (!Format::kWidens) {
+      if (!params.query.by_tma) loaders += 1;
     }
     block.init_barriers(loaders);
   }
-  __syncthreads();
+  if constexpr (kCluster == 1) {
+    __syncthreads();
+  } else {
+    cute::cluster_sync();
+  }
   launch_dependents();
   wait_for_prerequisites();
 
@@ -50,14 +56,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     block.weigh();
   } else {
     cutlass::arch::warpgroup_reg_dealloc<block.kFillerRegisters>();
-    const int warp = threadIdx.x / kWarp - block.kComputeWarpgroups * kWarps;
+    const int warp = __shfl_sync(~0u, threadIdx.x / kWarp, 0) - block.kComputeWarpgroups * kWarps;
     if constexpr (Format::kWidens) {
-      if (warp == 0) {
-        const StoredWalk walk(params, part, shared.codes.walk);
-        SliceLoader{params, shared}.run(ItemSource(shared.items, walk));
-      } else {
-        Filler{params, shared, first_row}.run(warp - 1);
-      }
+      StoredWalk walk(params, part, shared.codes.walk);
+      if (warp == 0 && threadIdx.x % kWarp == 0) walk.begin();
+      RowBuffers::Own& own = shared.codes.of_warp[warp];
+      Filler{params, shared, first_row, rank, warp, own}.run(
+          SharedItems(shared.items, walk, warp == 0, own.turn));
     } else if (warp == 0) {
       if (cute::elect_one_sync()) {
         ItemWriter items(shared.items, Walk<SelectedParams>(params, part));
@@ -72,6 +77,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     meet(params, shared.splits);
   }
+  // The other block may still write into this one's shared memory.
+  if constexpr (kCluster > 1) cute::cluster_sync();
 }
 
 }  // namespace mla::sm90::sparse

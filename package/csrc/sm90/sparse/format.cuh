@@ -2,38 +2,49 @@
 #pragma once
 
 #include "sm90/decode/compute/shared.cuh"
+#include "sm90/sparse/rows.cuh"
 
 namespace mla::sm90 {
 
-// Rows as they are in memory, but for their rope columns, which are not widened: slices of a tile,
-// so that the first ones of the next are on their way while the last ones are widened.
-struct RowSlices {
-  static constexpr int kTokens = 16;
-  static constexpr int kOfTile = kTileTokens / kTokens;
-  static constexpr int kSlots = kOfTile;
-  static constexpr int kRowBytes = kDsMlaRopeOffset;  // 512 codes, 4 scales
+// What warps that widen rows have, each for itself.
+struct RowBuffers {
+  static constexpr int kWideners = 4;
+  static constexpr int kTokens = kTileTokens / kWideners;  // of a tile, whose places a warp knows
+  static constexpr int kRows = 4;                          // that are loaded and widened together
+  static constexpr int kSlots = 3;
+  static constexpr int kTiles = 4;
+  static constexpr uint32_t kAbsent = ~0u;
 
-  alignas(16) uint8_t rows[kSlots][kTokens][kRowBytes];
-  uint32_t present[kSlots];  // a bit for each token
-  FullBarrier full[kSlots];
-  Barrier empty[kSlots];
-  Boundary walk;  // of the loading warp
+  struct alignas(16) Row {
+    uint8_t codes[kLatent];
+    float scales[kLatent / kDsMlaGroup];
+    cute::bfloat16_t rope[kRope];
+  };
+  static_assert(sizeof(Row) == kDsMlaRowBytes);
 
-  // A loading warp arrives with what is present and with its copies; `readers` warps read.
-  __device__ void init_barriers(int readers) {
-    for (auto& barrier : full) barrier.init(2 * kWarp);
-    for (auto& barrier : empty) barrier.init(readers);
-  }
+  struct Own {
+    // As they are in memory: some are on their way while others are widened.
+    Row rows[kSlots][kRows];
+    // Where the rows of tiles are, in pieces of 16 bytes.
+    alignas(16) uint32_t places[kTiles][kTokens];
+    int32_t ahead[2 * kTokens];  // the slots of the tokens of the next two tiles
+    // For want of registers: what is selected, how many items there were, where this one ends.
+    sparse::Selection selection;
+    uint32_t turn;
+    int32_t end;
+  };
+  Own of_warp[kWideners];
+  Boundary walk;  // of the warp that walks
 };
 
 template <>
 struct Format<DType::bf16, DType::fp8_ds_mla> {
   using Element = cute::bfloat16_t;
-  using Codes = RowSlices;
+  using Codes = RowBuffers;
   static constexpr bool kWidens = true;
   static constexpr bool kNarrowsQuery = false;
   static constexpr int kHalfSlots = 4;
-  static constexpr int kRopeSlots = 1;
+  static constexpr int kRopeSlots = 2;
 };
 static_assert(sizeof(SharedMemory<Format<DType::bf16, DType::fp8_ds_mla>>) <= 227 * 1024);
 

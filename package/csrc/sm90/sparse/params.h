@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include "sm90/decode/params.h"
+#include "sm90/sparse/divisor.h"
 #include "sm90/sparse/uniform_plan.h"
 
 namespace mla::sm90::sparse {
@@ -43,7 +44,7 @@ struct Pool {
   int64_t latent_stride_token;
   int64_t rope_stride_page;
   int64_t rope_stride_token;
-  int32_t page_size;
+  Divisor page_size;
   int32_t slots;
   const int32_t* indices;
   int64_t indices_stride[2];
@@ -61,12 +62,12 @@ struct Pool {
 
 struct SelectedParams {
   static constexpr bool kSelects = true;
+  static constexpr int32_t causal = 0;
 
   Query query;
   Shape shape;  // of query tokens; max_splits is 0, whatever the plan's is
   UniformPlan plan;
   int32_t capacity;
-  int32_t causal;  // 0
   Pool main;
   Pool extra;            // topk 0: none
   int32_t extra_begins;  // at this token of a request: the first of a tile, past all if none

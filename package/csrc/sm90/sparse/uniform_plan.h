@@ -4,9 +4,11 @@
 // its result, as much as kOverhead blocks. The line is cut at every multiple of a length.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "sm90/decode/schedule.h"
+#include "sm90/sparse/divisor.h"
 
 namespace mla::sm90::sparse {
 
@@ -16,60 +18,68 @@ class UniformPlan {
   static constexpr int64_t kLonger = 16;         // a part may be longer by one part in so many
 
  public:
+  // Of the line, so that all that lies on it is counted in 32 bits.
+  static constexpr int64_t kLongest = int64_t{1} << 30;
+  static int64_t line(int64_t requests, int64_t blocks) { return requests * (blocks + kOverhead); }
+
   UniformPlan() = default;
   // `max_splits` of a request at most; 0: as many as parts touch it.
   UniformPlan(int64_t requests, int64_t blocks, int64_t parts, int64_t max_splits)
-      : requests_(requests), cost_(blocks + kOverhead), parts_(parts) {
-    const int64_t total = requests_ * cost_;
-    length_ = total > parts ? ceil_div(total, parts) : 1;
+      : requests_(static_cast<uint32_t>(requests)),
+        parts_(static_cast<uint32_t>(parts)),
+        cost_(static_cast<uint32_t>(blocks + kOverhead)) {
+    const int64_t cost = cost_.value();
+    const int64_t total = line(requests, blocks);
+    int64_t length = total > parts ? ceil_div(total, parts) : 1;
     if (max_splits == 1) {
-      length_ = ceil_div(length_, cost_) * cost_;
+      length = ceil_div(length, cost) * cost;
     } else if (max_splits > 1) {
       // Cuts that lie so far apart part a request at most this often.
-      const int64_t least = ceil_div(cost_, max_splits - 1);
-      if (length_ < least) length_ = least;
+      length = std::max(length, ceil_div(cost, max_splits - 1));
     } else {
       // Parts that are a little longer, where fewer requests are split then: whole requests, or
       // whole fractions of one.
       const int64_t longer =
-          length_ > cost_ ? ceil_div(length_, cost_) * cost_ : ceil_div(cost_, cost_ / length_);
-      if (longer <= length_ + length_ / kLonger) length_ = longer;
+          length > cost ? ceil_div(length, cost) * cost : ceil_div(cost, cost / length);
+      if (longer <= length + length / kLonger) length = longer;
     }
-    align_ = length_ >= kAlignedBlocks ? 2 : 1;
+    length_ = Divisor(static_cast<uint32_t>(length));
+    align_ = length >= kAlignedBlocks ? 2 : 1;
   }
 
   // Where a part begins.
-  MLA_HOST_DEVICE Boundary boundary(int64_t part) const {
-    const int64_t at = part * length_;
-    const int64_t request = at / cost_;
+  MLA_HOST_DEVICE Boundary boundary(uint32_t part) const {
+    const uint32_t at = part * length_.value();
+    const uint32_t request = cost_.quotient(at);
     if (request >= requests_ || part >= parts_) {
       return {static_cast<int32_t>(requests_), 0, 0, 0};
     }
-    const int64_t inside = at - request * cost_;
+    const uint32_t inside = cost_.remainder(at, request);
     if (inside < kOverhead + align_) return {static_cast<int32_t>(request), 0, 0, 0};
     return {static_cast<int32_t>(request),
-            static_cast<int32_t>((inside - kOverhead) / align_ * align_),
+            static_cast<int32_t>((inside - kOverhead) & ~(align_ - 1)),
             static_cast<int32_t>(part - first_cut(request) + 1), 0};
   }
 
   // The partial results of a request are as many slots from this one on: the part in which it
   // begins, twice, since no two split requests begin in one.
-  MLA_HOST_DEVICE int32_t first_partial_of(int64_t request) const {
-    return static_cast<int32_t>(2 * (first_cut(request) - 1));
+  MLA_HOST_DEVICE int32_t first_partial_of(uint32_t request) const {
+    return 2 * (static_cast<int32_t>(first_cut(request)) - 1);
   }
   // 0 if it is not split.
-  MLA_HOST_DEVICE int32_t partials_of(int64_t request) const {
-    const int64_t within = ((request + 1) * cost_ - 1) / length_;
-    const int64_t last = within < parts_ - 1 ? within : parts_ - 1;
-    const int64_t cuts = last - first_cut(request) + 1;
-    return cuts > 0 ? static_cast<int32_t>(cuts + 1) : 0;
+  MLA_HOST_DEVICE int32_t partials_of(uint32_t request) const {
+    const uint32_t within = length_.quotient((request + 1) * cost_.value() - 1);
+    const uint32_t last = within < parts_ - 1 ? within : parts_ - 1;
+    const int32_t cuts = static_cast<int32_t>(last - first_cut(request) + 1);
+    return cuts > 0 ? cuts + 1 : 0;
   }
 
   // Cuts may be anywhere.
   MLA_HOST_DEVICE int32_t split_blocks_of(int64_t) const { return 0; }
 
   bool splits() const {
-    for (int64_t part = 1; part < parts_; ++part) {
+    if (length_.value() % cost_.value() == 0) return false;
+    for (uint32_t part = 1; part < parts_; ++part) {
       if (boundary(part).split > 0) return true;
     }
     return false;
@@ -79,15 +89,15 @@ class UniformPlan {
 
  private:
   // The first part whose beginning splits a request.
-  MLA_HOST_DEVICE int64_t first_cut(int64_t request) const {
-    return ceil_div(request * cost_ + kOverhead + align_, length_);
+  MLA_HOST_DEVICE uint32_t first_cut(uint32_t request) const {
+    return length_.quotient(request * cost_.value() + kOverhead + align_ + length_.value() - 1);
   }
 
-  int64_t requests_;
-  int64_t cost_;  // of each, in blocks
-  int64_t parts_;
-  int64_t length_;  // of a part
-  int64_t align_;
+  uint32_t requests_;
+  uint32_t parts_;
+  Divisor cost_;    // of each, in blocks
+  Divisor length_;  // of a part
+  uint32_t align_;
 };
 
 }  // namespace mla::sm90::sparse

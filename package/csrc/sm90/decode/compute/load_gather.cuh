@@ -35,11 +35,12 @@ struct GatherLoader {
                                                                                  warp);
       ++tile;
       int32_t token = item.first * kTileTokens + warp * kWarp + lane;
-      const auto rows = rows_of(params);
-      int32_t own = rows.look_up(item, token);
+      const auto selection = selection_of(params, item);
+      const auto rows = rows_of(params, selection);
+      int32_t own = rows.look_up(token);
       for (; item.first < item.end; ++item.first, token += kTileTokens) {
         // On its way while this tile is loaded.
-        const int32_t next = rows.look_up(item, token + kTileTokens);
+        const int32_t next = rows.look_up(token + kTileTokens);
         load(tile++, rows, rows.row(own, token), warp);
         own = next;
       }

@@ -98,8 +98,9 @@ class Weigher {
 
   // A thread's words of a step of the tensor cores, as these take A: of its two rows in turn.
   __device__ __forceinline__ cute::uint128_t& step_at(Element* chunk, int step) const {
-    const int lane = thread_ % kWarp;
-    const int row = thread_ / kWarp * 16 + lane % 16;
+    const int thread = Params::kSelects ? own_thread() % kWarpgroup : thread_;
+    const int lane = thread % kWarp;
+    const int row = thread / kWarp * 16 + lane % 16;
     const int piece = step * 2 + lane / 16;
     return reinterpret_cast<cute::uint128_t*>(chunk)[row * kChunkPieces + (piece ^ row % 8)];
   }

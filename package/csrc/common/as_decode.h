@@ -1,8 +1,12 @@
-#include "cpu/sparse_prefill/sparse_prefill.h"
+// Prefill in decode's words, for payloads that compute both by one kernel.
+#pragma once
 
-namespace mla::cpu::sparse {
+#include "mla/abi.h"
 
-mla_sparse_decode_problem as_decode(const mla_sparse_prefill_problem& p) {
+namespace mla {
+
+// The decode of one request whose caches are one page each.
+inline mla_sparse_decode_problem as_decode(const mla_sparse_prefill_problem& p) {
   mla_sparse_decode_problem decode = {};
   decode.op = MLA_OP_SPARSE_DECODE;
   decode.device = p.device;
@@ -47,7 +51,6 @@ mla_sparse_decode_problem as_decode(const mla_sparse_prefill_problem& p) {
   decode.extra_num_pages = 1;
   decode.extra_page_size = p.extra_kv_len;
   decode.extra_topk = p.extra_topk;
-  decode.max_splits = 1;
   decode.softmax_scale = p.softmax_scale;
   decode.q_scale = p.q_scale;
   decode.kv_scale = p.kv_scale;
@@ -55,4 +58,4 @@ mla_sparse_decode_problem as_decode(const mla_sparse_prefill_problem& p) {
   return decode;
 }
 
-}  // namespace mla::cpu::sparse
+}  // namespace mla

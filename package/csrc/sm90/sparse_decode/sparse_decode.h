@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "common/traits.h"
+#include "cuda/op.h"
+#include "sm90/sparse/problem.h"
+
+namespace mla::sm90 {
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+struct SparseDecode : cuda::Op<mla_sparse_decode_problem> {
+  static Status can_run(const Problem& problem);
+  static Status workspace_size(const Problem& problem, int64_t* bytes);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+  static Status prepare(int32_t device);
+
+  // The same for an op that has other names for what it is given; it does not compile the kernel
+  // again.
+  static Status can_run(const Problem& problem, const sparse::Names& names);
+  static Status workspace_size(const Problem& problem, const sparse::Names& names, int64_t* bytes);
+  static Status launch(const Problem& problem, const sparse::Names& names, Buffer workspace,
+                       Stream stream);
+
+ private:
+  static constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
+};
+
+}  // namespace mla::sm90

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "sm90/sparse_prefill/sparse_prefill.h"
+
+namespace mla::sm90 {
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
+  return Decode::can_run(as_decode(problem), sparse::kPrefillNames);
+}
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
+                                                                      int64_t* bytes) {
+  return Decode::workspace_size(as_decode(problem), sparse::kPrefillNames, bytes);
+}
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
+                                                              Buffer workspace, Stream stream) {
+  return Decode::launch(as_decode(problem), sparse::kPrefillNames, workspace, stream);
+}
+
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
+  return Decode::prepare(device);
+}
+
+}  // namespace mla::sm90

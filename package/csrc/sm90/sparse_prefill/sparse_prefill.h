@@ -1,0 +1,20 @@
+#pragma once
+
+#include "common/as_decode.h"
+#include "sm90/sparse_decode/sparse_decode.h"
+
+namespace mla::sm90 {
+
+// By the kernel of sparse decode, to which every query token is a request.
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+struct SparsePrefill : cuda::Op<mla_sparse_prefill_problem> {
+  static Status can_run(const Problem& problem);
+  static Status workspace_size(const Problem& problem, int64_t* bytes);
+  static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
+  static Status prepare(int32_t device);
+
+ private:
+  using Decode = SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>;
+};
+
+}  // namespace mla::sm90
