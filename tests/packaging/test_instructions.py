@@ -163,3 +163,25 @@ def test_schedules_of_the_same_types_have_their_own_kernels():
     ]
     assert len(codes) == 2
     assert [launched(each, found) for each in codes] == [[own] for own in found]
+
+
+def test_one_kernel_may_be_of_several_ops():
+    """Sparse prefill launches the kernel that sparse decode compiles, of its own types."""
+    registry = json.loads((ROOT / "generated" / "sm90" / "registry.json").read_text())
+    sparse = [each for each in registry["variants"] if each["op"].startswith("sparse_")]
+    numbers = {
+        kind: {name: number for number, name in enumerate(names)} for kind, names in machine_code.ENUMERATORS.items()
+    }
+
+    def attends(q: str, kv: str):
+        types = ", ".join(f"(mla::DType){numbers['DType'][name]}" for name in (q, kv, q))
+        traits = f"(mla::Load){numbers['Load']['gather']}, (mla::Schedule){numbers['Schedule']['compute']}"
+        params = "mla::sm90::sparse::SelectedParams"
+        return kernel(f"void mla::sm90::sparse::attend_selected<{types}, {traits}, 1>({params})", "one")
+
+    found = {pair: attends(*pair) for pair in (("fp16", "fp16"), ("bf16", "bf16"), ("bf16", "fp8_ds_mla"))}
+    assert {each["op"] for each in sparse} == {"sparse_decode", "sparse_prefill"}
+    for each in sparse:
+        own = found[each["baked"]["q_dtype"], each["baked"]["kv_dtype"]]
+        assert launched(each, list(found.values())) == [own], each["name"]
+    assert unclaimed(sparse, list(found.values())) == []

@@ -20,3 +20,8 @@ def test_tensor_maps(tmp_path: Path) -> None:
 def test_uniform_plan(tmp_path: Path) -> None:
     """Equal requests, cut in closed form."""
     host.check(tmp_path, "tests/sm90/uniform_plan.cpp")
+
+
+def test_divisor(tmp_path: Path) -> None:
+    """Divisions by numbers known ahead."""
+    host.check(tmp_path, "tests/sm90/divisor.cpp")

@@ -96,7 +96,7 @@ def _ceilings(ceilings: Mapping[str, float]) -> str:
     said = {
         "read TB/s": "{:.2f} TB/s read, the fastest of torch's reductions",
         "GEMM TFLOP/s": "{:.1f} TFLOP/s, torch's bf16 matrix product",
-        "copy TB/s": "{:.2f} TB/s read and written, torch's copy of bf16 rows",
+        "copy TB/s": "{:.2f} TB/s read and written, the fastest of torch's copies",
     }
     return f"Ceilings of the same run: {', and '.join(said[name].format(rate) for name, rate in ceilings.items())}."
 

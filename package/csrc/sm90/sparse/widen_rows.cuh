@@ -45,9 +45,10 @@ struct RowWidener {
       if (block >= __shfl_sync(~0u, item.end, 0)) continue;
       select(item);
       look_up(block);
-      cute::cp_async_fence();
-      cute::cp_async_wait<0>();
+      wait_for_all();
       find_places(block);
+      // The tile after this one may be of the next two, and be begun at once.
+      if (kSteps < RowBuffers::kSlots && (block + 1) % kTilesAtOnce == 0) wait_for_all();
 #pragma unroll
       for (int step = 0; step < RowBuffers::kSlots; ++step) {
         load_next(block, step, slot);
@@ -133,6 +134,12 @@ struct RowWidener {
   }
   __device__ __forceinline__ SelectedRows selected() const {
     return rows_of(params, own.selection);
+  }
+
+  // Copies of the warp.
+  static __device__ __forceinline__ void wait_for_all() {
+    cute::cp_async_fence();
+    cute::cp_async_wait<0>();
   }
 
   // The slots of lanes' tokens.
