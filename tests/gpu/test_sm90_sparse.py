@@ -28,12 +28,26 @@ LONG: dict[str, Any] = {"topk": 2048, "num_pages": 80, "absent": 0.1}
 
 
 @each_decode
-@pytest.mark.parametrize("num_heads", [16, 64, 128])
-@pytest.mark.parametrize(("batch", "q_len"), [(1, 1), (4, 1), (70, 1), (133, 2), (2, 300)])
+@pytest.mark.parametrize("num_heads", [16, 64, 65, 100, 127, 128])
+@pytest.mark.parametrize(("batch", "q_len"), [(1, 1), (4, 1), (9, 1), (70, 1), (133, 2), (2, 300)])
 def test_batches(variant: Row, batch: int, q_len: int, num_heads: int) -> None:
     """Requests in many parts, in one, and several of them to a part."""
     problem = SparseDecode(variant.name, batch=batch, q_len=q_len, num_heads=num_heads, topk=300, num_pages=20)
     replace(problem, counts=True, sink=True, extra_topk=70).check()
+
+
+@each_decode
+@pytest.mark.parametrize("batch", [3, 5, 40])
+def test_unaligned_queries_of_128_heads(variant: Row, batch: int) -> None:
+    """A warp copies them, and blocks share rows all the same; parts begin at odd tiles too."""
+    problem = SparseDecode(variant.name, batch=batch, num_heads=128, topk=700, num_pages=20, sink=True)
+    inputs = problem.tensors()
+    q = torch.empty(inputs["q"].numel() + 1, dtype=inputs["q"].dtype, device="cuda")[1:].view_as(inputs["q"])
+    inputs["q"] = q.copy_(inputs["q"])
+    results = {"out": torch.empty(batch, 1, 128, 512, dtype=q.dtype, device="cuda")}
+    results |= {name: torch.empty(batch, 128, 1, device="cuda") for name in ("lse", "max_logits")}
+    problem.launch(inputs, **results)
+    problem.compare(results, dict(zip(results, problem.expected(), strict=True)), SPARSE)
 
 
 @each_decode

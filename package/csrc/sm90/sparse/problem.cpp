@@ -39,10 +39,7 @@ Status set_shape(const Problem& p, SelectedParams* params) {
   tokens.batch = saturating_product({p.batch, p.q_len});
   tokens.q_len = 1;
   tokens.num_heads = p.num_heads;
-  tokens.max_splits = p.max_splits;
-  MLA_TRY(describe_shape(tokens, &params->shape));
-  params->shape.max_splits = 0;
-  return {};
+  return describe_shape(tokens, &params->shape);
 }
 
 Status set_plan(int64_t max_splits, SelectedParams* params) {
@@ -135,8 +132,8 @@ bool has_rope(DType kv) { return kv != DType::fp8_ds_mla; }
 Status check_reach(const Source& source) {
   constexpr int64_t kMostBytes = int64_t{1} << 36;
   const Pool& pool = source.pool;
-  const int64_t of_pages = saturating_product({source.num_pages, pool.latent_stride_page});
-  const int64_t of_tokens = saturating_product({source.page_size, pool.latent_stride_token});
+  const int64_t of_pages = saturating_product({source.num_pages - 1, pool.latent_stride_page});
+  const int64_t of_tokens = saturating_product({source.page_size - 1, pool.latent_stride_token});
   if (of_pages < kMostBytes && of_tokens < kMostBytes - of_pages) return {};
   return refuse(source.name,
                 text(source.num_pages, " pages, ", pool.latent_stride_page, " bytes apart, of ",

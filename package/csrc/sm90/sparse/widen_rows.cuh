@@ -140,6 +140,7 @@ struct RowWidener {
   static __device__ __forceinline__ void wait_for_all() {
     cute::cp_async_fence();
     cute::cp_async_wait<0>();
+    __syncwarp();  // nor may the compiler read before it what has been copied
   }
 
   // The slots of lanes' tokens.
