@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -142,6 +142,22 @@ def check_streams(case: Case) -> None:
         assert not stream.query(), "the launch synchronised"
     stream.synchronize()
     case.check(1)
+
+
+def check_at_once(launches: Sequence[Callable[[], tuple[Tensor, ...]]]) -> None:
+    """Each on a stream of its own, again and again, gives what it gives alone."""
+    want = [launch() for launch in launches]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in launches]
+    for _ in range(20):
+        got = []
+        for launch, stream in zip(launches, streams, strict=True):
+            with torch.cuda.stream(stream):
+                got.append(launch())
+        torch.cuda.synchronize()
+        for mine, theirs in zip(got, want, strict=True):
+            for i, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+                assert_same_bytes(f"result {i}", one, other)
 
 
 def check_devices(make: Callable[[str], Case]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import torch
 
+from tests.gpu.conftest import check_at_once
 from tests.gpu.sm90 import MIXED, each, each_with, hopper
 from tests.kernels import memory
 from tests.kernels.compare import assert_same_bytes
@@ -56,19 +58,7 @@ def test_a_graph_is_replayed_after_the_lengths_change(variant: Row) -> None:
 @each
 def test_two_streams_at_once(variant: Row) -> None:
     problems = [Decode(variant.name, lengths=(2500, 70, 0), num_heads=15 + i, seed=i) for i in range(2)]
-    inputs = [problem.tensors() for problem in problems]
-    want = [problem.launch(given) for problem, given in zip(problems, inputs, strict=True)]
-    torch.cuda.synchronize()
-    streams = [torch.cuda.Stream() for _ in problems]
-    for _ in range(20):
-        got = []
-        for problem, given, stream in zip(problems, inputs, streams, strict=True):
-            with torch.cuda.stream(stream):
-                got.append(problem.launch(given))
-        torch.cuda.synchronize()
-        for (out, lse), (want_out, want_lse) in zip(got, want, strict=True):
-            assert_same_bytes("out", out, want_out)
-            assert_same_bytes("lse", lse, want_lse)
+    check_at_once([partial(problem.launch, problem.tensors()) for problem in problems])
 
 
 @each

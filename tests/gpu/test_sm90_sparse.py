@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import mla_kernels as mla
@@ -10,8 +11,8 @@ import pytest
 import torch
 from mla_kernels import reference
 from mla_kernels.errors import AlignmentError, StrideError, UnsupportedError
-from torch import Tensor
 
+from tests.gpu.conftest import check_at_once
 from tests.gpu.sm90 import SPARSE_DECODE, SPARSE_PREFILL, hopper, name_of
 from tests.kernels import memory
 from tests.kernels.compare import PREFILL, SPARSE, Tolerance, assert_close, assert_same_bytes
@@ -95,17 +96,13 @@ def test_wild_indices_and_counts_read_nothing_outside(variant: Row) -> None:
     absent = inputs | {"indices": torch.where(places, -1, clean)}
     counts = torch.tensor([[INT_MIN], [INT_MAX], [300]], dtype=torch.int32, device="cuda")
     told = torch.tensor([[0], [256], [256]], dtype=torch.int32, device="cuda")
-    got = problem.launch(inputs | {"topk_length": counts})
-    want = problem.launch(absent | {"topk_length": told})
-    for name, mine, theirs in zip(("out", "lse"), got, want, strict=True):
+    names = ("out", "lse", "max_logits")
+    got = problem.launch(inputs | {"topk_length": counts}, return_max_logits=True)
+    want = problem.launch(absent | {"topk_length": told}, return_max_logits=True)
+    for name, mine, theirs in zip(names, got, want, strict=True):
         assert_same_bytes(name, mine, theirs)
-    problem.compare(dict(zip(("out", "lse", "max_logits"), (*got, got[1]), strict=True)),
-                    expected_without_peaks(problem, absent | {"topk_length": told}, got[1]), SPARSE)  # fmt: skip
-
-
-def expected_without_peaks(problem: SparseDecode, inputs: dict[str, Any], peaks: Tensor) -> dict[str, Tensor]:
-    out, lse, _ = problem.expected(inputs)
-    return {"out": out, "lse": lse, "max_logits": peaks}
+    expected = problem.expected(absent | {"topk_length": told})
+    problem.compare(dict(zip(names, got, strict=True)), dict(zip(names, expected, strict=True)), SPARSE)
 
 
 @pytest.mark.parametrize("variant", BYTES, ids=name_of)
@@ -180,19 +177,7 @@ def test_a_graph_replays_other_selections(variant: Row) -> None:
 @each_decode
 def test_two_streams_at_once(variant: Row) -> None:
     problems = [SparseDecode(variant.name, num_heads=48 + 16 * i, seed=i, **LONG) for i in range(2)]
-    inputs = [problem.tensors() for problem in problems]
-    want = [problem.launch(given) for problem, given in zip(problems, inputs, strict=True)]
-    torch.cuda.synchronize()
-    streams = [torch.cuda.Stream() for _ in problems]
-    for _ in range(20):
-        got = []
-        for problem, given, stream in zip(problems, inputs, streams, strict=True):
-            with torch.cuda.stream(stream):
-                got.append(problem.launch(given))
-        torch.cuda.synchronize()
-        for mine, theirs in zip(got, want, strict=True):
-            for name, one, other in zip(("out", "lse"), mine, theirs, strict=True):
-                assert_same_bytes(name, one, other)
+    check_at_once([partial(problem.launch, problem.tensors()) for problem in problems])
 
 
 @each_decode

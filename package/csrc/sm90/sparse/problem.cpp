@@ -167,7 +167,7 @@ Status set_pool(const Source& source, DType kv, Pool* to) {
   return slots > 0 ? check_reach(source) : Status();
 }
 
-// Slots by slot and row, as they lie in the workspace.
+// Of a partial result in the workspace: whole tiles.
 int64_t partial_rows(const Shape& shape) { return int64_t{shape.cluster} * kTileRows; }
 
 }  // namespace
