@@ -1,11 +1,11 @@
 // Quotients by a product and a shift, against the machine's own; prints what differs and exits
 // with 1.
-#include "sm90/sparse/divisor.h"
+#include "sm90/decode/divisor.h"
 
 #include <cstdio>
 #include <random>
 
-using mla::sm90::sparse::Divisor;
+using mla::sm90::Divisor;
 
 int main() {
   constexpr uint32_t kMost = 0x7fffffff;

@@ -25,7 +25,7 @@ void fail(const Problem& p, const char* what, int part) {
 // Every block of every request is in one part, in order; every piece of a split request has a slot
 // of its own, those of a request one after the other.
 void check(const Problem& p) {
-  const UniformPlan plan(p.requests, p.blocks, p.parts, p.max_splits);
+  const UniformPlan plan(p.requests, p.blocks, p.parts, p.max_splits, 64);
   std::set<int> slots;
   Boundary at = {0, 0, 0, 0};
   bool any_is_split = false;
@@ -63,8 +63,8 @@ void check(const Problem& p) {
 
 // No part is much longer than the others, where nobody limits splits.
 void check_balance(const Problem& p) {
-  const UniformPlan plan(p.requests, p.blocks, p.parts, p.max_splits);
-  constexpr int64_t kOverhead = 3;
+  const UniformPlan plan(p.requests, p.blocks, p.parts, p.max_splits, 64);
+  constexpr int64_t kOverhead = mla::sm90::Cuts::kOverhead;
   const int64_t cost = p.blocks + kOverhead;
   const auto place = [&](const Boundary& at) {
     return at.request * cost + (at.block > 0 ? at.block + kOverhead : 0);
@@ -76,9 +76,25 @@ void check_balance(const Problem& p) {
   }
 }
 
+// Each request in `pieces` pieces of `blocks` blocks, but for the last.
+void check_even(const Problem& p, int pieces, int blocks) {
+  const UniformPlan plan(p.requests, p.blocks, p.parts, p.max_splits, 64);
+  for (int part = 0; part < p.requests * pieces; ++part) {
+    const Boundary at = plan.boundary(part);
+    if (at.request != part / pieces || at.block != part % pieces * blocks) {
+      return fail(p, "not cut evenly", part);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
+  check_even({64, 32, 132, 0}, 2, 16);
+  check_even({128, 32, 132, 0}, 1, 32);
+  check_even({1, 32, 132, 0}, 32, 1);
+  check_even({4, 32, 132, 0}, 16, 2);
+  check_even({3, 100, 132, 4}, 4, 26);
   for (const int requests : {0, 1, 2, 3, 5, 7, 64, 65, 66, 67, 128, 131, 132, 133, 200, 4096}) {
     for (const int blocks : {0, 1, 2, 3, 7, 8, 16, 31, 32, 33, 64, 100}) {
       for (const int parts : {1, 2, 3, 7, 66, 132, 144}) {

@@ -6,9 +6,12 @@
 #include <cutlass/arch/barrier.h>
 
 #include <cmath>
+#include <cute/arch/copy_sm90_tma.hpp>
 
+#include "sm90/decode/barriers.cuh"
 #include "sm90/decode/elements.cuh"
 #include "sm90/decode/exponents.cuh"
+#include "sm90/decode/packed.h"
 #include "sm90/decode/params.h"
 #include "sm90/decode/ring.cuh"
 
@@ -21,60 +24,48 @@ struct SplitRequest {
   uint16_t count;
 };
 
-// Those of few partial results from the front on, the others from the back on.
 struct SplitList {
-  int32_t few;
-  int32_t many;
+  uint32_t count;
   SplitRequest requests[kMostParts];
 };
-inline constexpr int kFewPartials = 3;
 
 // By a warp, from the parts that begin inside a request.
 template <class Params>
 __device__ __forceinline__ void list_splits(const Params& params, SplitList& list) {
   const auto plan = params.schedule();
   const int lane = threadIdx.x % kWarp;
-  int few = 0;
-  int many = 0;
+  uint32_t count = 0;
   for (int base = 1; base < params.shape.parts; base += kWarp) {
     Boundary boundary = {};
     if (base + lane < params.shape.parts) boundary = plan.boundary(base + lane);
-    int first = 0;
-    int count = 0;
-    if (boundary.split == 1) {
-      first = plan.first_partial_of(boundary.request);
-      count = plan.partials_of(boundary.request);
+    const bool is_split = boundary.split == 1;
+    const uint32_t all = __ballot_sync(~0u, is_split);
+    if (is_split) {
+      list.requests[count + __popc(all & ((1u << lane) - 1))] = {
+          boundary.request, static_cast<uint16_t>(plan.first_partial_of(boundary.request)),
+          static_cast<uint16_t>(plan.partials_of(boundary.request))};
     }
-    const bool is_few = count > 0 && count <= kFewPartials;
-    const bool is_many = count > kFewPartials;
-    const uint32_t all_few = __ballot_sync(~0u, is_few);
-    const uint32_t all_many = __ballot_sync(~0u, is_many);
-    const uint32_t before = (1u << lane) - 1;
-    if (count > 0) {
-      const int place = is_few ? few + __popc(all_few & before)
-                               : kMostParts - 1 - many - __popc(all_many & before);
-      list.requests[place] = {boundary.request, static_cast<uint16_t>(first),
-                              static_cast<uint16_t>(count)};
-    }
-    few += __popc(all_few);
-    many += __popc(all_many);
+    count += __popc(all);
   }
-  if (lane == 0) {
-    list.few = few;
-    list.many = many;
-  }
+  if (lane == 0) list.count = count;
 }
 
 // By all threads of a block, when their roles end. Whether there is anything to merge; then what
-// all blocks have written can be read.
-template <class Params>
-__device__ __forceinline__ bool meet(const Params& params, const SplitList& list) {
+// all blocks have written can be read. Until they have, `prepare` is called.
+template <class Params, class Prepare>
+__device__ __forceinline__ bool meet(const Params& params, const SplitList& list,
+                                     Prepare&& prepare) {
   if (!params.merges) return false;
   constexpr unsigned kAllThreads = 0;
   __barrier_sync(kAllThreads);
-  if (list.few + list.many == 0) return false;
+  if (list.count == 0) return false;
+  prepare();
   cooperative_groups::this_grid().sync();
   return true;
+}
+template <class Params>
+__device__ __forceinline__ void meet(const Params& params, const SplitList& list) {
+  meet(params, list, [] {});
 }
 
 // Read anew: what follows from it would otherwise be kept in registers while the roles run.
@@ -83,230 +74,279 @@ __device__ __forceinline__ int own_thread() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
+__device__ __forceinline__ uint32_t own_block() {
+  uint32_t block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  return block;
+}
 
-// By two warpgroups of every block.
+// By two warpgroups of every block. A block takes some strips of eight rows at a time, all partial
+// results of them, in one round; those of the next round are on their way meanwhile.
 template <class Out, class Params>
 class Merger {
-  static constexpr int kWarps = 2 * sm90::kWarps;
-  static constexpr int kQuarter = kLatent / 4;  // columns: four of each lane
-  static constexpr int kQuarters = 4;
-  static constexpr int kRowPieces = kLatent / 4;
-  static constexpr int kLoads = 16;      // of a lane, on their way
-  static constexpr int kNeighbours = 2;  // rows of few partial results, of a warp
-  static constexpr int kAlone = 16;      // partial results that a warp may merge, if rows are many
-  static_assert(kAlone <= kWarp && ceil_div(kMostParts, kWarps) <= kWarp);  // a lane for each
+  static constexpr uint32_t kWarps = 2 * sm90::kWarps;
+  static constexpr uint32_t kStages = 2;
+  static constexpr uint32_t kStageStrips = 160;
+  static constexpr uint32_t kStripBytes = kStripElements * sizeof(float);
+  static constexpr uint32_t kMostOfLane = ceil_div(kMostParts, kWarp);
+  static_assert(kMostParts <= kStageStrips && kWarps == kPackedRows);
 
  public:
   struct Scratch {
-    float4 sums[kWarps][kQuarters][kWarp];
-    float2 weights[kWarps];  // peak and sum
+    float4 strips[kStages * kStageStrips][kWarp];
+    float4 sums[kWarps][kWarp];
+    float totals[kWarps][kWarp];
+    float weights[kMostParts][kPackedRows];  // of partial results
+    float peaks[kPackedRows];                // of their log-sum-exps
+    FullBarrier full[kStages];
   };
 
-  __device__ Merger(const Params& params, Scratch& scratch, uint32_t barrier)
+  __device__ Merger(const Params& params, const SplitList& list, Scratch& scratch, uint32_t barrier)
       : params_(params),
         scratch_(scratch),
         barrier_(barrier),
         warp_(own_thread() / kWarp),
-        lane_(own_thread() % kWarp) {}
+        lane_(own_thread() % kWarp),
+        rounds_(list) {}
 
-  __device__ __forceinline__ void run(const SplitList& list) const {
-    const int rows = params_.shape.rows;
-    share_out<kNeighbours>(rows, list.few, [&](int i) { return list.requests[i]; });
-    const auto of_many = [&](int i) { return list.requests[kMostParts - 1 - i]; };
-    // A row for each block at least.
-    const bool busy = list.many * rows >= static_cast<int>(gridDim.x);
-    if (busy) share_out<1>(rows, list.many, of_many);
-    int turn = 0;  // of blocks
-    for (int i = 0; i < list.many; ++i) {
-      const SplitRequest split = of_many(i);
-      if (busy && split.count <= kAlone) continue;
-      if (rows * kQuarters <= 2 * static_cast<int>(gridDim.x)) {
-        turn = take_turns(turn, rows * kQuarters, [&](int unit) {
-          merge_together<1>(split, unit / kQuarters, unit % kQuarters);
-        });
-      } else {
-        turn = take_turns(turn, rows, [&](int row) { merge_together<kQuarters>(split, row, 0); });
-      }
+  // Before the blocks meet, when the scratch is free.
+  __device__ __forceinline__ void prepare() {
+    if (warp_ == 0 && lane_ == 0) {
+      for (auto& full : scratch_.full) full.init(kWarps);
+      cutlass::arch::fence_barrier_init();
+    }
+    rounds_.deal_out(params_.shape.rows);
+    found_ = rounds_.next(now_);
+  }
+
+  __device__ __forceinline__ void run() {
+    // What other blocks have stored, bulk copies load.
+    if (lane_ == 0) asm volatile("fence.proxy.async;" ::: "memory");
+    float lse[kMostOfLane];
+    if (found_) load(now_, 0, lse);
+#pragma unroll 1
+    for (uint32_t turn = 0; found_; ++turn) {
+      const Place<kStages> place(turn);
+      weigh(now_, lse);
+      const Round round = now_;
+      found_ = rounds_.next(now_);
+      if (found_) load(now_, Place<kStages>(turn + 1).slot, lse);
+      sync();
+      scratch_.full[place.slot].wait(place.phase);
+      merge(round, stage(place.slot));
+      sync();  // what the next round writes has been read
     }
   }
 
  private:
-  // Every warp of the grid its rows, `kRowsOfWarp` neighbours at a time.
-  template <int kRowsOfWarp, class Of>
-  __device__ __forceinline__ void share_out(int rows, int count, Of&& of) const {
-    const int units = ceil_div(rows, kRowsOfWarp);
-    const int warps = static_cast<int>(gridDim.x) * kWarps;
-#pragma unroll 1
-    for (int unit = static_cast<int>(blockIdx.x) + warp_ * static_cast<int>(gridDim.x);
-         unit < units * count; unit += warps) {
-      const SplitRequest split = of(unit / units);
-      if (split.count <= kAlone) merge_alone<kRowsOfWarp>(split, unit % units * kRowsOfWarp);
-    }
-  }
-
-  // Every block its units, from block `turn` on; whose turn is next.
-  template <class Merge>
-  __device__ __forceinline__ int take_turns(int turn, int units, Merge&& merge) const {
-    const int blocks = static_cast<int>(gridDim.x);
-    const int ahead = static_cast<int>(blockIdx.x) - turn;
-#pragma unroll 1
-    for (int unit = ahead < 0 ? ahead + blocks : ahead; unit < units; unit += blocks) merge(unit);
-    return (turn + units) % blocks;
-  }
-
-  // What partial results of a row weigh: of lane i the i-th that is merged.
-  struct Weights {
-    float of_lane;
-    float peak;  // of their log-sum-exps
-    float sum;
+  struct Round {
+    SplitRequest split;
+    uint32_t row;    // the first
+    uint32_t strip;  // the first
+    uint32_t strips;
   };
 
-  // Of every `step`-th one, from the first on.
-  __device__ __forceinline__ Weights weigh(const SplitRequest& split, int r, int first,
-                                           int step) const {
-    const int own = first + lane_ * step;
-    const float lse = own < split.count ? __ldcg(lse_at(split.first + own, r)) : -INFINITY;
-    float peak = lse;
+  // Those of a block. Strips of eight rows are dealt out in chunks, of so many that there is no
+  // more than one for a block, if may be.
+  class Rounds {
+   public:
+    __device__ explicit Rounds(const SplitList& list) : list_(list) {}
+
+    __device__ __forceinline__ void deal_out(uint32_t rows) {
+      groups_ = ceil_div(rows, kPackedRows);
+      chunk_ = own_block();
+      chunk_strips_ = 1;
+      while (chunk_strips_ < kStrips && chunks() > gridDim.x) chunk_strips_ *= 2;
+    }
+
+    __device__ __forceinline__ bool next(Round& round) {
+      if (chunk_ >= chunks()) return false;
+      const uint32_t strip = chunk_ * chunk_strips_;
+      const uint32_t group = strip / kStrips;
+      const uint32_t i = group < groups_ ? 0 : group / groups_;
+      round.split = list_.requests[i];
+      round.row = (group - i * groups_) * kPackedRows;
+      round.strip = strip % kStrips + done_;
+      round.strips = chunk_strips_;
+      // All at once, where there is nothing else to load meanwhile.
+      const bool all =
+          chunks() <= gridDim.x && round.strips * round.split.count <= kStages * kStageStrips;
+      while (!all && round.strips * round.split.count > kStageStrips) round.strips /= 2;
+      done_ += round.strips;
+      if (done_ == chunk_strips_) {
+        done_ = 0;
+        chunk_ += gridDim.x;
+      }
+      return true;
+    }
+
+   private:
+    __device__ __forceinline__ uint32_t chunks() const {
+      return list_.count * groups_ * (kStrips / chunk_strips_);
+    }
+
+    const SplitList& list_;
+    uint32_t groups_;  // of eight rows, of a request
+    uint32_t chunk_;
+    uint32_t chunk_strips_;
+    uint32_t done_ = 0;  // strips of the chunk
+  };
+
+  __device__ __forceinline__ float4 (*stage(int slot) const)[kWarp] {
+    return scratch_.strips + slot * kStageStrips;
+  }
+
+  __device__ __forceinline__ void sync() const {
+    __syncwarp();
+    cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
+  }
+
+  // Each warp loads every eighth partial result, and the log-sum-exps of a row of its own.
+  __device__ __forceinline__ void load(const Round& round, int slot,
+                                       float (&lse)[kMostOfLane]) const {
+    const uint32_t count = round.split.count;
+    if (lane_ == 0) {
+      const uint32_t bytes = round.strips * kStripBytes;
+      const uint32_t own = count > warp_ ? ceil_div(count - warp_, kWarps) : 0;
+      scratch_.full[slot].arrive_and_expect_tx(own * bytes);
+#pragma unroll 1
+      for (uint32_t i = warp_; i < count; i += kWarps) {
+        cute::SM90_BULK_COPY_G2S::copy(
+            packed_at(params_.partials, round.split.first + i, round.row, 0) +
+                round.strip * kStripElements,
+            reinterpret_cast<uint64_t*>(&scratch_.full[slot]), this->stage(slot)[i * round.strips],
+            static_cast<int32_t>(bytes));
+      }
+    }
+    __syncwarp();
 #pragma unroll
-    for (int lanes = 1; lanes < kWarp; lanes *= 2) {
+    for (uint32_t i = 0; i < kMostOfLane; ++i) {
+      const uint32_t state = i * kWarp + lane_;
+      lse[i] = -INFINITY;
+      if (state < count) lse[i] = __ldcg(at_row(params_.partials.lse, round, state, warp_));
+    }
+  }
+
+  // Of one of the eight rows.
+  template <class T>
+  __device__ __forceinline__ T* at_row(T* of_rows, const Round& round, uint32_t state,
+                                       uint32_t row) const {
+    return of_rows + uint64_t{round.split.first + state} * params_.partials.rows + round.row + row;
+  }
+
+  // By each warp, its row.
+  __device__ __forceinline__ void weigh(const Round& round, const float (&lse)[kMostOfLane]) const {
+    const uint32_t count = round.split.count;
+    float peak = lse[0];
+#pragma unroll
+    for (uint32_t i = 1; i < kMostOfLane; ++i) peak = fmaxf(peak, lse[i]);
+#pragma unroll
+    for (uint32_t lanes = 1; lanes < kWarp; lanes *= 2) {
+      if (lanes >= count) break;  // lanes from there on have none
       peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, lanes));
     }
-    const float weight = power_of_2((lse - (peak == -INFINITY ? 0 : peak)) * kLog2E);
-    float sum = weight;
+    if (lane_ == 0) scratch_.peaks[warp_] = peak;
+    const float shift = peak == -INFINITY ? 0 : peak;
 #pragma unroll
-    for (int lanes = 1; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-    return {weight, peak, sum};
-  }
-
-  __device__ __forceinline__ const float* lse_at(int partial, int r) const {
-    return params_.partials.lse + int64_t{partial} * params_.partials.rows + r;
-  }
-  __device__ __forceinline__ const float4* sums_at(int partial, int r, int quarter) const {
-    const float* const row =
-        params_.partials.out + (int64_t{partial} * params_.partials.rows + r) * kLatent;
-    return reinterpret_cast<const float4*>(row + quarter * kQuarter) + lane_;
-  }
-
-  template <int kCount>
-  static __device__ __forceinline__ void load(const float4* from, float4 (&partial)[kCount]) {
-#pragma unroll
-    for (int q = 0; q < kCount; ++q) partial[q] = __ldcg(from + q * kWarp);
+    for (uint32_t i = 0; i < kMostOfLane; ++i) {
+      if (i * kWarp >= count) break;
+      const uint32_t state = i * kWarp + lane_;
+      if (state < count) scratch_.weights[state][warp_] = power_of_2((lse[i] - shift) * kLog2E);
+    }
   }
 
   // A partial result without weight adds nothing, whatever it holds.
-  template <int kCount>
-  static __device__ __forceinline__ void add(float4 (&sums)[kCount], float weight,
-                                             const float4 (&partial)[kCount]) {
+  static __device__ __forceinline__ void add(float4& sum, float weight, const float4& partial) {
     if (weight == 0) return;
-#pragma unroll
-    for (int q = 0; q < kCount; ++q) {
-      sums[q].x += weight * partial[q].x;
-      sums[q].y += weight * partial[q].y;
-      sums[q].z += weight * partial[q].z;
-      sums[q].w += weight * partial[q].w;
-    }
+    sum.x += weight * partial.x;
+    sum.y += weight * partial.y;
+    sum.z += weight * partial.z;
+    sum.w += weight * partial.w;
   }
 
-  // Neighbouring rows, by a warp; the last one again in place of those beyond it.
-  template <int kRowsOfWarp>
-  __device__ __forceinline__ void merge_alone(const SplitRequest& split, int first_row) const {
-    constexpr int kAtOnce = kLoads / kQuarters / kRowsOfWarp;
-    const int rows = params_.shape.rows;
-    float4 sums[kRowsOfWarp][kQuarters] = {};
-    Weights weights[kRowsOfWarp];
+  // A warp has every eighth strip, or several share one, each some of its partial results.
+  __device__ __forceinline__ void merge(const Round& round, const float4 (*stage)[kWarp]) const {
+    constexpr uint32_t kOwn = kStrips / kWarps;
+    const uint32_t sharing = round.strips < kWarps ? kWarps / round.strips : 1;
+    const uint32_t first = warp_ / sharing;
+    const uint32_t row = lane_ / 4;
+    float4 sums[kOwn] = {};
+    float total = 0;  // of the weights of a lane's row
+#pragma unroll 2
+    for (uint32_t i = warp_ % sharing; i < round.split.count; i += sharing) {
+      const float weight = scratch_.weights[i][row];
+      const auto* const strips = stage + i * round.strips + first;
+      total += weight;
+#pragma unroll
+      for (uint32_t k = 0; k < kOwn; ++k) {
+        if (k > 0 && k * kWarps >= round.strips) break;
+        add(sums[k], weight, strips[k * kWarps][lane_]);
+      }
+    }
+    if (sharing > 1) {
+      scratch_.sums[warp_][lane_] = sums[0];
+      scratch_.totals[warp_][lane_] = total;
+      sync();
+      if (warp_ % sharing > 0) return;
 #pragma unroll 1
-    for (int first = 0; first < split.count; first += kAtOnce) {
-      float4 partial[kAtOnce][kRowsOfWarp][kQuarters];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        // Beyond the last, the last one again: loads without conditions overlap.
-        const int state = min(first + i, split.count - 1);
-        const float4* const from = sums_at(split.first + state, first_row, 0);
-#pragma unroll
-        for (int k = 0; k < kRowsOfWarp; ++k) {
-          load(from + (first_row + k < rows ? k * kRowPieces : 0), partial[i][k]);
-        }
-      }
-      if (first == 0) {
-#pragma unroll
-        for (int k = 0; k < kRowsOfWarp; ++k) {
-          weights[k] = weigh(split, min(first_row + k, rows - 1), 0, 1);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-#pragma unroll
-        for (int k = 0; k < kRowsOfWarp; ++k) {
-          add(sums[k], __shfl_sync(~0u, weights[k].of_lane, first + i), partial[i][k]);
-        }
+      for (uint32_t i = 1; i < sharing; ++i) {
+        add(sums[0], 1, scratch_.sums[warp_ + i][lane_]);
+        total += scratch_.totals[warp_ + i][lane_];
       }
     }
-#pragma unroll
-    for (int k = 0; k < kRowsOfWarp; ++k) {
-      if (first_row + k >= rows) continue;
-      if (lane_ == 0) store_lse(split.request, first_row + k, weights[k].peak, weights[k].sum);
-      if constexpr (Params::kSelects) {
-        store_peak(split, first_row + k);
-        weights[k].sum = with_sink(first_row + k, weights[k].peak, weights[k].sum);
-      }
-      const float inverse = inverse_of(weights[k].sum);
-#pragma unroll
-      for (int q = 0; q < kQuarters; ++q) {
-        store(split.request, first_row + k, q, sums[k][q], inverse);
-      }
-    }
-  }
-
-  // A row of many partial results, by all warps, each every eighth of them; `kCount` quarters of
-  // the columns.
-  template <int kCount>
-  __device__ __forceinline__ void merge_together(const SplitRequest& split, int r,
-                                                 int first_quarter) const {
-    constexpr int kAtOnce = kLoads / kCount;
-    float4 sums[kCount] = {};
-    Weights weights = {0, -INFINITY, 0};
-#pragma unroll 1
-    for (int first = 0; warp_ + first * kWarps < split.count; first += kAtOnce) {
-      float4 partial[kAtOnce][kCount];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int state = min(warp_ + (first + i) * kWarps, split.count - 1);
-        load(sums_at(split.first + state, r, first_quarter), partial[i]);
-      }
-      if (first == 0) weights = weigh(split, r, warp_, kWarps);
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        add(sums, __shfl_sync(~0u, weights.of_lane, first + i), partial[i]);
-      }
-    }
-    if (lane_ == 0) scratch_.weights[warp_] = {weights.peak, weights.sum};
-#pragma unroll
-    for (int q = 0; q < kCount; ++q) scratch_.sums[warp_][q][lane_] = sums[q];
-    cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
-    if (warp_ < kCount) finish(split.request, r, first_quarter);
+    const uint32_t r = round.row + row;
+    const bool exists = r < static_cast<uint32_t>(params_.shape.rows);
+    if (round.strip + first == 0) store_beside(round, r, exists, total);
     if constexpr (Params::kSelects) {
-      if (warp_ + first_quarter == 0) store_peak(split, r);
+      if (exists) total = with_sink(r, scratch_.peaks[row], total);
     }
-    cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
+    const float inverse = inverse_of(total);
+    const Shape& shape = params_.shape;
+    auto* const to = params_.out.template at<uint16_t>(round.split.request, shape.token_of(r),
+                                                       shape.head_of(r)) +
+                     (round.strip + first) * kStripColumns + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
+#pragma unroll
+    for (uint32_t k = 0; k < kOwn; ++k) {
+      if (k > 0 && k * kWarps >= round.strips) break;
+      store(to + k * kWarps * kStripColumns, sums[k], inverse, exists);
+    }
   }
 
-  // By a warp a quarter: what the warps have summed.
-  __device__ __forceinline__ void finish(int request, int r, int first_quarter) const {
-    float peak = -INFINITY;
-#pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) peak = fmaxf(peak, scratch_.weights[warp].x);
-    float total = 0;
-    float4 sum[1] = {};
-#pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) {
-      const float2 weights = scratch_.weights[warp];
-      const float factor = weights.y == 0 ? 0 : power_of_2((weights.x - peak) * kLog2E);
-      total += factor * weights.y;
-      add(sum, factor, {scratch_.sums[warp][warp_][lane_]});
+  // Two lanes exchange pairs, so that each has four neighbours.
+  __device__ __forceinline__ void store(uint16_t* to, const float4& sum, float factor,
+                                        bool exists) const {
+    const uint32_t low = pair_of<Out>(sum.x * factor, sum.y * factor);
+    const uint32_t high = pair_of<Out>(sum.z * factor, sum.w * factor);
+    const bool upper = lane_ % 2 != 0;
+    const uint32_t got = __shfl_xor_sync(~0u, upper ? low : high, 1);
+    const uint2 pairs = upper ? uint2{got, high} : uint2{low, got};
+    if (!exists) return;
+    if (params_.out_in_fours) {
+      *reinterpret_cast<uint2*>(to) = pairs;
+    } else {
+      to[0] = static_cast<uint16_t>(pairs.x);
+      to[1] = static_cast<uint16_t>(pairs.x >> 16);
+      to[2] = static_cast<uint16_t>(pairs.y);
+      to[3] = static_cast<uint16_t>(pairs.y >> 16);
     }
-    if (lane_ == 0 && warp_ + first_quarter == 0) store_lse(request, r, peak, total);
-    if constexpr (Params::kSelects) total = with_sink(r, peak, total);
-    store(request, r, first_quarter + warp_, sum[0], inverse_of(total));
+  }
+
+  // What there is beside the output, of a row by four lanes.
+  __device__ __forceinline__ void store_beside(const Round& round, uint32_t r, bool exists,
+                                               float total) const {
+    const bool leads = exists && lane_ % 4 == 0;
+    if (leads) store_lse(round.split.request, r, scratch_.peaks[lane_ / 4], total);
+    if constexpr (Params::kSelects) {
+      if (params_.max_logits.data == nullptr) return;
+      float peak = -INFINITY;
+      for (uint32_t i = lane_ % 4; i < round.split.count; i += 4) {
+        peak = fmaxf(peak, __ldcg(at_row(params_.partial_peaks, round, i, lane_ / 4)));
+      }
+      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 1));
+      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 2));
+      if (!leads) return;
+      *params_.max_logits.template at<float>(round.split.request, 0, r) = peak * kLn2;
+    }
   }
 
   // A sum of weights is 0, NaN, or at least 1.
@@ -322,48 +362,19 @@ class Merger {
 
   __device__ __forceinline__ void store_lse(int request, int r, float peak, float sum) const {
     if (params_.lse.data == nullptr) return;
-    const int heads = params_.shape.num_heads;
-    *params_.lse.template at<float>(request, r / heads, r % heads) =
+    const Shape& shape = params_.shape;
+    *params_.lse.template at<float>(request, shape.token_of(r), shape.head_of(r)) =
         sum == 0 ? -INFINITY : peak + log2f(sum) * kLn2;
-  }
-
-  // The greatest logit of a row; by a warp.
-  __device__ __forceinline__ void store_peak(const SplitRequest& split, int r) const {
-    if (params_.max_logits.data == nullptr) return;
-    float peak = -INFINITY;
-    for (int i = lane_; i < split.count; i += kWarp) {
-      const int64_t at = int64_t{split.first + i} * params_.partials.rows + r;
-      peak = fmaxf(peak, __ldcg(params_.partial_peaks + at));
-    }
-#pragma unroll
-    for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, lanes));
-    }
-    if (lane_ == 0) *params_.max_logits.template at<float>(split.request, 0, r) = peak * kLn2;
-  }
-
-  __device__ __forceinline__ void store(int request, int r, int quarter, const float4& sum,
-                                        float factor) const {
-    const int heads = params_.shape.num_heads;
-    auto* const to = params_.out.template at<uint16_t>(request, r / heads, r % heads) +
-                     quarter * kQuarter + lane_ * 4;
-    const uint2 pairs = {pair_of<Out>(sum.x * factor, sum.y * factor),
-                         pair_of<Out>(sum.z * factor, sum.w * factor)};
-    if (params_.out_in_fours) {
-      *reinterpret_cast<uint2*>(to) = pairs;
-    } else {
-      to[0] = static_cast<uint16_t>(pairs.x);
-      to[1] = static_cast<uint16_t>(pairs.x >> 16);
-      to[2] = static_cast<uint16_t>(pairs.y);
-      to[3] = static_cast<uint16_t>(pairs.y >> 16);
-    }
   }
 
   const Params& params_;
   Scratch& scratch_;
   const uint32_t barrier_;
-  const int warp_;
-  const int lane_;
+  const uint32_t warp_;
+  const uint32_t lane_;
+  Rounds rounds_;
+  Round now_;
+  bool found_;
 };
 
 }  // namespace mla::sm90

@@ -24,7 +24,8 @@ struct RowView {
   }
 };
 
-// Partial results by slot and row; rows are padded to whole tiles.
+// Partial results by slot and row; rows are padded to whole tiles. Where blocks merge them, columns
+// are packed (packed.h).
 struct Partials {
   float* out;  // [slots, rows, 512]
   float* lse;  // [slots, rows]

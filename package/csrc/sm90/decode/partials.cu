@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
   const int32_t count = plan.first_partial[request + 1] - first;
   if (count == 0) return;
   const int64_t at = int64_t{first} * params.partials.rows + r;
-  const int s = r / shape.num_heads;
-  const int h = r % shape.num_heads;
+  const int s = shape.token_of(r);
+  const int h = shape.head_of(r);
   mla_merge_states_problem states = {};
   states.o = params.partials.out + at * kLatent;
   states.o_stride_n = int64_t{params.partials.rows} * kLatent;

@@ -1,20 +1,15 @@
-// Cuts the KV of a step into parts of equal cost, in one block.
-//
-// Requests lie one after the other on a line; each takes its blocks and, for its queries and its
-// result, as much as kOverhead blocks. The line is cut into equal parts. Where a cut falls into a
-// request, that request is split.
+// Cuts the KV of a step into parts of equal cost, in one block. Where a cut falls into a request,
+// that request is split.
 #include <cub/block/block_scan.cuh>
 
 #include "cuda/launch.h"
+#include "sm90/decode/cuts.h"
 #include "sm90/decode/plan.h"
 
 namespace mla::sm90 {
 namespace schedule {
 
 constexpr int kThreads = 512;
-constexpr int64_t kOverhead = 3;
-constexpr int64_t kAlignedBlocks = 16;  // parts from this many on are cut between pairs of blocks
-constexpr int64_t kLonger = 16;         // a part may be longer by one part in so many
 
 using Scan = cub::BlockScan<int64_t, kThreads>;
 
@@ -30,38 +25,29 @@ struct Request {
   __device__ int64_t splits() const {
     return split_blocks == 0 ? 1 : max(ceil_div(blocks, split_blocks), int64_t{1});
   }
-  __device__ int64_t cost() const { return blocks + kOverhead * splits(); }
+  __device__ int64_t cost() const { return blocks + Cuts::kOverhead * splits(); }
 };
 
-// Cuts at every multiple of `length`.
-struct Line {
-  int64_t length;
-  int64_t align;
-
-  // `common` is the cost of every request, 0 where they differ.
-  __device__ Line(int64_t total, int parts, int64_t common)
-      : length(max(ceil_div<int64_t>(total, parts), int64_t{1})) {
-    if (common > 0) length = at_ends_of_requests(length, common);
-    align = length >= kAlignedBlocks ? 2 : 1;
-  }
-
-  // Parts that are a little longer, where fewer requests are split then: whole requests, or whole
-  // fractions of one.
-  static __device__ int64_t at_ends_of_requests(int64_t length, int64_t common) {
-    const int64_t longer =
-        length > common ? ceil_div(length, common) * common : ceil_div(common, common / length);
-    return longer <= length + length / kLonger ? longer : length;
-  }
-
+struct Line : Cuts {
   // The first part whose cut splits a request that begins at `start`.
   __device__ int64_t first_cut(int64_t start) const {
-    return ceil_div(start + kOverhead + align, length);
+    return ceil_div(start + overhead + align, length);
   }
   __device__ int64_t cuts(int64_t start, const Request& request, int parts) const {
-    const int64_t end = min((start + kOverhead + request.blocks - 1) / length, int64_t{parts - 1});
+    const int64_t end = min((start + overhead + request.blocks - 1) / length, int64_t{parts - 1});
     return max(end - first_cut(start) + 1, int64_t{0});
   }
 };
+
+// `equal`: every request is like the first.
+__device__ Line line_of(int64_t total, const Shape& shape, bool equal, const Request& first) {
+  if (equal && shape.max_splits == 0) {
+    return {Cuts::of_equal(shape.batch, first.blocks, shape.parts, 0, shape.rows)};
+  }
+  Line line = {Cuts::anywhere(total, shape.parts)};
+  if (equal) line.move_to_ends(first.cost());
+  return line;
+}
 
 __device__ Boundary boundary_at(const Line& line, const PlanView& plan, const Shape& shape,
                                 const int32_t* lengths, int part) {
@@ -76,14 +62,14 @@ __device__ Boundary boundary_at(const Line& line, const PlanView& plan, const Sh
   const Request request(lengths[low], shape.max_splits);
   const int64_t inside = at - plan.costs[low];
   if (request.split_blocks > 0) {
-    const int64_t split = ceil_div(inside, request.split_blocks + kOverhead);
+    const int64_t split = ceil_div(inside, request.split_blocks + Cuts::kOverhead);
     if (split >= request.splits()) return next;
     return {low, static_cast<int32_t>(split * request.split_blocks), static_cast<int32_t>(split),
             0};
   }
-  if (inside < kOverhead + line.align) return {low, 0, 0, 0};
-  const int64_t block = (inside - kOverhead) / line.align * line.align;
-  if (inside - kOverhead >= request.blocks) return next;
+  if (inside < line.overhead + line.align) return {low, 0, 0, 0};
+  const int64_t block = (inside - line.overhead) / line.align * line.align;
+  if (inside - line.overhead >= request.blocks) return next;
   return {low, static_cast<int32_t>(block),
           static_cast<int32_t>(part - line.first_cut(plan.costs[low]) + 1), 0};
 }
@@ -118,7 +104,13 @@ __global__ void __launch_bounds__(kThreads)
   if (thread == 0) plan.costs[shape.batch] = total;
   __syncthreads();
 
-  const Line line(total, shape.parts, least == most ? static_cast<int64_t>(most) : 0);
+  const Request first(shape.batch > 0 ? lengths[0] : 0, shape.max_splits);
+  const Line line = line_of(total, shape, least == most && most > 0, first);
+  if (line.overhead == 0) {
+    const int64_t cost = line.cost(first.blocks);
+    for (int r = thread; r <= shape.batch; r += kThreads) plan.costs[r] = r * cost;
+    __syncthreads();
+  }
   for (int part = thread; part <= shape.parts; part += kThreads) {
     plan.boundaries[part] = part == shape.parts ? Boundary{shape.batch, 0, 0, 0}
                                                 : boundary_at(line, plan, shape, lengths, part);

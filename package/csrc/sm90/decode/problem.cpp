@@ -53,6 +53,7 @@ Status describe_shape(const Problem& p, Shape* shape) {
   shape->batch = static_cast<int32_t>(p.batch);
   shape->q_len = static_cast<int32_t>(p.q_len);
   shape->num_heads = static_cast<int32_t>(p.num_heads);
+  shape->heads = Divisor(static_cast<uint32_t>(p.num_heads));
   shape->rows = static_cast<int32_t>(rows);
   shape->cluster = rows > kTileRows ? 2 : 1;
   shape->groups = static_cast<int32_t>(

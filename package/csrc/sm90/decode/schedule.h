@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sm90/decode/divisor.h"
 #include "sm90/decode/tile.h"
 
 namespace mla::sm90 {
@@ -16,11 +17,16 @@ struct Shape {
   int32_t batch;
   int32_t q_len;
   int32_t num_heads;
+  Divisor heads;       // num_heads
   int32_t rows;        // of a request: q_len * num_heads
   int32_t cluster;     // blocks that share KV, each with a tile of rows
   int32_t groups;      // of cluster * kTileRows rows, in a request
   int32_t parts;       // runs of blocks of KV, each computed by one cluster a group
   int32_t max_splits;  // of a request; 0: as many as parts touch it
+
+  // Of a row.
+  MLA_HOST_DEVICE int32_t token_of(int32_t row) const { return heads.quotient(row); }
+  MLA_HOST_DEVICE int32_t head_of(int32_t row) const { return row - token_of(row) * num_heads; }
 };
 
 // Where a part begins.

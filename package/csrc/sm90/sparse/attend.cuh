@@ -40,6 +40,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (!params.query.by_tma) loaders += 1;
     }
     block.init_barriers(loaders);
+    if (params.query.by_tma) {
+      cute::prefetch_tma_descriptor(&params.query.latent_map);
+      cute::prefetch_tma_descriptor(&params.query.rope_map);
+    }
   }
   if constexpr (kCluster == 1) {
     __syncthreads();

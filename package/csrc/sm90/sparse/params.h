@@ -4,8 +4,8 @@
 
 #include <cuda.h>
 
+#include "sm90/decode/divisor.h"
 #include "sm90/decode/params.h"
-#include "sm90/sparse/divisor.h"
 #include "sm90/sparse/uniform_plan.h"
 
 namespace mla::sm90::sparse {
@@ -14,12 +14,13 @@ namespace mla::sm90::sparse {
 struct TokenView {
   void* data;
   int64_t stride[3];
-  int32_t q_len;
+  Divisor q_len;
 
   template <class T>
   MLA_HOST_DEVICE T* at(int32_t token, int32_t, int32_t h) const {
-    const int32_t b = token / q_len;
-    return static_cast<T*>(data) + b * stride[0] + (token - b * q_len) * stride[1] + h * stride[2];
+    const int64_t b = q_len.quotient(token);
+    const int64_t s = q_len.remainder(token, b);
+    return static_cast<T*>(data) + b * stride[0] + s * stride[1] + h * stride[2];
   }
 };
 
@@ -32,7 +33,8 @@ struct Query {
   int32_t by_tma;     // and a tile is one box
 
   MLA_HOST_DEVICE BoxPlace box(int32_t token, int32_t) const {
-    return {token % latent.q_len, token / latent.q_len};
+    const int32_t b = latent.q_len.quotient(token);
+    return {static_cast<int32_t>(latent.q_len.remainder(token, b)), b};
   }
 };
 
@@ -85,10 +87,8 @@ struct SelectedParams {
 
   MLA_HOST_DEVICE const UniformPlan& schedule() const { return plan; }
   MLA_HOST_DEVICE int32_t length_of(int32_t token) const {
-    const int32_t q_len = query.latent.q_len;
-    const int32_t b = token / q_len;
-    const int32_t s = token - b * q_len;
-    return extra.topk > 0 ? extra_begins + extra.length_of(b, s) : main.length_of(b, s);
+    const BoxPlace at = query.box(token, 0);
+    return extra.topk > 0 ? extra_begins + extra.length_of(at.b, at.s) : main.length_of(at.b, at.s);
   }
 };
 

@@ -49,13 +49,13 @@ Status set_plan(int64_t max_splits, SelectedParams* params) {
     return refuse("indices", text(requests, " query tokens with ", params->capacity, " each"),
                   text("fewer than 2^30 blocks of ", kTileTokens, " in all"));
   }
-  params->plan = UniformPlan(requests, blocks, params->shape.parts, max_splits);
+  params->plan = UniformPlan(requests, blocks, params->shape.parts, max_splits, params->shape.rows);
   params->merges = params->plan.splits();
   return {};
 }
 
 TokenView tokens(void* data, int64_t b, int64_t s, int64_t h, int64_t q_len) {
-  return {data, {b, s, h}, static_cast<int32_t>(q_len)};
+  return {data, {b, s, h}, Divisor(static_cast<uint32_t>(std::max<int64_t>(q_len, 1)))};
 }
 
 void set_query(const Problem& p, DType dtype, Query* query) {
@@ -229,7 +229,7 @@ Status split_nothing(SelectedParams* params) { return set_plan(1, params); }
 Status encode_maps(const Traits& traits, SelectedParams* params) {
   Query& query = params->query;
   if (!query.by_tma) return {};
-  const int64_t q_len = query.latent.q_len;
+  const int64_t q_len = query.latent.q_len.value();
   return encode_query_maps(
       {params->shape.batch / q_len, q_len, params->shape.num_heads, query.latent.data,
        query.latent.stride, query.rope.data, query.rope.stride},

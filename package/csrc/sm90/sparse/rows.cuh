@@ -15,15 +15,13 @@ struct Selection {
 };
 
 __device__ __forceinline__ Selection selection_of(const SelectedParams& params, const Item& item) {
-  const int32_t q_len = params.query.latent.q_len;
-  const int32_t b = item.request / q_len;
-  const int32_t s = item.request - b * q_len;
+  const BoxPlace at = params.query.box(item.request, 0);
   const auto indices = [=](const Pool& pool) {
-    return pool.indices + b * pool.indices_stride[0] + s * pool.indices_stride[1];
+    return pool.indices + at.b * pool.indices_stride[0] + at.s * pool.indices_stride[1];
   };
   const int32_t* const main = indices(params.main);
   if (params.extra.topk == 0) return {main, main, item.tokens, item.tokens};
-  return {main, indices(params.extra), params.main.length_of(b, s), item.tokens};
+  return {main, indices(params.extra), params.main.length_of(at.b, at.s), item.tokens};
 }
 
 // Of one request.

@@ -1,50 +1,31 @@
 // How equal requests are cut into parts: in closed form, so that nothing has to be planned ahead.
-//
-// Requests lie one after the other on a line; each takes its blocks of KV and, for its queries and
-// its result, as much as kOverhead blocks. The line is cut at every multiple of a length.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
+#include "sm90/decode/cuts.h"
+#include "sm90/decode/divisor.h"
 #include "sm90/decode/schedule.h"
-#include "sm90/sparse/divisor.h"
 
 namespace mla::sm90::sparse {
 
 class UniformPlan {
-  static constexpr int64_t kOverhead = 3;
-  static constexpr int64_t kAlignedBlocks = 16;  // longer parts are cut between pairs of blocks
-  static constexpr int64_t kLonger = 16;         // a part may be longer by one part in so many
-
  public:
   // Of the line, so that all that lies on it is counted in 32 bits.
   static constexpr int64_t kLongest = int64_t{1} << 30;
-  static int64_t line(int64_t requests, int64_t blocks) { return requests * (blocks + kOverhead); }
+  static int64_t line(int64_t requests, int64_t blocks) {
+    return requests * (blocks + Cuts::kOverhead);
+  }
 
   UniformPlan() = default;
-  // `max_splits` of a request at most; 0: as many as parts touch it.
-  UniformPlan(int64_t requests, int64_t blocks, int64_t parts, int64_t max_splits)
-      : requests_(static_cast<uint32_t>(requests)),
-        parts_(static_cast<uint32_t>(parts)),
-        cost_(static_cast<uint32_t>(blocks + kOverhead)) {
-    const int64_t cost = cost_.value();
-    const int64_t total = line(requests, blocks);
-    int64_t length = total > parts ? ceil_div(total, parts) : 1;
-    if (max_splits == 1) {
-      length = ceil_div(length, cost) * cost;
-    } else if (max_splits > 1) {
-      // Cuts that lie so far apart part a request at most this often.
-      length = std::max(length, ceil_div(cost, max_splits - 1));
-    } else {
-      // Parts that are a little longer, where fewer requests are split then: whole requests, or
-      // whole fractions of one.
-      const int64_t longer =
-          length > cost ? ceil_div(length, cost) * cost : ceil_div(cost, cost / length);
-      if (longer <= length + length / kLonger) length = longer;
-    }
-    length_ = Divisor(static_cast<uint32_t>(length));
-    align_ = length >= kAlignedBlocks ? 2 : 1;
+  // `rows` of queries each. `max_splits` of a request at most; 0: as many as parts touch it.
+  UniformPlan(int64_t requests, int64_t blocks, int64_t parts, int64_t max_splits, int64_t rows)
+      : requests_(static_cast<uint32_t>(requests)), parts_(static_cast<uint32_t>(parts)) {
+    const Cuts cuts = Cuts::of_equal(requests, blocks, parts, max_splits, rows);
+    cost_ = Divisor(static_cast<uint32_t>(cuts.cost(blocks)));
+    length_ = Divisor(static_cast<uint32_t>(cuts.length));
+    overhead_ = static_cast<uint32_t>(cuts.overhead);
+    align_ = static_cast<uint32_t>(cuts.align);
   }
 
   // Where a part begins.
@@ -55,9 +36,9 @@ class UniformPlan {
       return {static_cast<int32_t>(requests_), 0, 0, 0};
     }
     const uint32_t inside = cost_.remainder(at, request);
-    if (inside < kOverhead + align_) return {static_cast<int32_t>(request), 0, 0, 0};
+    if (inside < overhead_ + align_) return {static_cast<int32_t>(request), 0, 0, 0};
     return {static_cast<int32_t>(request),
-            static_cast<int32_t>((inside - kOverhead) & ~(align_ - 1)),
+            static_cast<int32_t>((inside - overhead_) & ~(align_ - 1)),
             static_cast<int32_t>(part - first_cut(request) + 1), 0};
   }
 
@@ -90,13 +71,14 @@ class UniformPlan {
  private:
   // The first part whose beginning splits a request.
   MLA_HOST_DEVICE uint32_t first_cut(uint32_t request) const {
-    return length_.quotient(request * cost_.value() + kOverhead + align_ + length_.value() - 1);
+    return length_.quotient(request * cost_.value() + overhead_ + align_ + length_.value() - 1);
   }
 
   uint32_t requests_;
   uint32_t parts_;
-  Divisor cost_;    // of each, in blocks
-  Divisor length_;  // of a part
+  Divisor cost_;       // of each, in blocks
+  Divisor length_;     // of a part
+  uint32_t overhead_;  // of a request
   uint32_t align_;
 };
 

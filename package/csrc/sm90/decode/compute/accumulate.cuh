@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sm90/decode/compute/shared.cuh"
+#include "sm90/decode/packed.h"
 #include "sm90/decode/walk.cuh"
 
 namespace mla::sm90 {
@@ -54,8 +55,12 @@ class Accumulator {
         if (i + 1 == blocks) read(shared_.factor[place.slot], factor);
         end_tile(place.slot);
       }
-      store_row<0>(item, first_row + tile_row(0), factor[0]);
-      store_row<1>(item, first_row + tile_row(1), factor[1]);
+      if (item.partial >= 0 && (Params::kSelects || params_.merges)) {
+        store_packed(item.partial, first_row + tile_row(0), factor);
+      } else {
+        store_row<0>(item, first_row + tile_row(0), factor[0]);
+        store_row<1>(item, first_row + tile_row(1), factor[1]);
+      }
     }
   }
 
@@ -114,11 +119,30 @@ class Accumulator {
     ++summed_;
   }
 
+  // Both rows of a thread, `r` the first, if any row of its warp exists.
+  __device__ __forceinline__ void store_packed(int partial, int r, const Rows& factor) const {
+    if (r / 16 * 16 >= params_.shape.rows) return;
+    float* const to = packed_at(params_.partials, partial, r, thread_ % 4) +
+                      side_ * (kColumns / kStripColumns * kStripElements);
+#pragma unroll
+    for (int j = 0; j < kPairs; j += 2) {
+      const int strip = offset(j) / kStripColumns;
+      store_strip<0>(to + strip * kStripElements, j, factor[0]);
+      store_strip<1>(to + (kStrips + strip) * kStripElements, j, factor[1]);
+    }
+  }
+  template <int kRow>
+  __device__ __forceinline__ void store_strip(float* to, int j, float factor) const {
+    const float2 low = sums<kRow>(j, factor);
+    const float2 high = sums<kRow>(j + 1, factor);
+    *reinterpret_cast<float4*>(to) = {low.x, low.y, high.x, high.y};
+  }
+
   template <int kRow>
   __device__ __forceinline__ void store_row(const Item& item, int r, float factor) const {
     const bool exists = r < params_.shape.rows;
     const int column = side_ * kColumns + thread_ % 2 * 8 + thread_ % 4 / 2 * 4;
-    if (item.partial >= 0) {
+    if (!Params::kSelects && item.partial >= 0) {
       // Unsigned, or the compiler keeps the upper half of a sign in a register that it lacks.
       const int64_t at = uint64_t{static_cast<uint32_t>(item.partial)} * params_.partials.rows + r;
       float* const to = params_.partials.out + at * kLatent + side_ * kColumns + thread_ % 4 * 2;
@@ -128,8 +152,8 @@ class Accumulator {
         *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, factor);
       return;
     }
-    const int s = r / params_.shape.num_heads;
-    const int h = r % params_.shape.num_heads;
+    const int s = params_.shape.token_of(r);
+    const int h = params_.shape.head_of(r);
     auto* const to = params_.out.template at<uint16_t>(item.request, s, h) + column;
 #pragma unroll
     for (int j = 0; j < kPairs; j += 2) {

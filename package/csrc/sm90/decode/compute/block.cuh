@@ -41,11 +41,10 @@ struct Block {
     cutlass::arch::warpgroup_reg_alloc<160>();
     if (threadIdx.x < kWarp) list_splits(params, shared.splits);
     Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
-    if (meet(params, shared.splits)) {
-      using Merger = mla::sm90::Merger<Out, Params>;
-      auto& scratch = reinterpret_cast<typename Merger::Scratch&>(shared.latent);
-      Merger(params, scratch, kMergeBarrier).run(shared.splits);
-    }
+    auto& scratch = reinterpret_cast<typename Merger<Out, Params>::Scratch&>(shared.latent);
+    static_assert(sizeof(scratch) <= SharedMemory<Format>::kOfTiles);
+    Merger<Out, Params> merger(params, shared.splits, scratch, kMergeBarrier);
+    if (meet(params, shared.splits, [&] { merger.prepare(); })) merger.run();
   }
 
   // By the third.

@@ -60,8 +60,10 @@ struct QueryLoader {
  private:
   // By one thread.
   __device__ void copy_boxes(uint32_t tile, int32_t request) const {
-    const BoxPlace at = params.query.box(request, first_row / params.shape.num_heads);
-    const int32_t h = first_row % params.shape.num_heads;
+    int32_t row = first_row;
+    asm volatile("" : "+r"(row));  // or the compiler keeps its token in a register that it lacks
+    const BoxPlace at = params.query.box(request, params.shape.token_of(row));
+    const int32_t h = params.shape.head_of(row);
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       const auto place = half_place<Format>(tile, half);
@@ -93,10 +95,9 @@ struct QueryLoader {
         const int own = row + threadIdx.x % kWarp;
         const int r = min(first_row + own, params.shape.rows - 1);
         const auto& rows = chunk == kRopeChunk ? params.query.rope : params.query.latent;
-        const auto* const from =
-            rows.template at<const Element>(request, r / params.shape.num_heads,
-                                            r % params.shape.num_heads) +
-            chunk % kRopeChunk * kChunk;
+        const auto* const from = rows.template at<const Element>(request, params.shape.token_of(r),
+                                                                 params.shape.head_of(r)) +
+                                 chunk % kRopeChunk * kChunk;
         if (params.query.in_pieces) {
           copy_rows<1>(from, ~0u, to, row);
         } else {

@@ -72,6 +72,8 @@ struct SharedMemory {
   alignas(1024) Element rope[kRopeSlots][kChunkElements];
   alignas(1024) Element q[kChunks - kRegisterChunks][kChunkElements];
   alignas(1024) Element weights[kWeightSlots][kChunkElements];
+  // Free where the roles have ended.
+  static constexpr size_t kOfTiles = sizeof(latent) + sizeof(rope) + sizeof(q) + sizeof(weights);
   float scale[kWeightSlots][kTileRows];   // of what was summed before the tile
   float factor[kWeightSlots][kTileRows];  // of the whole sum, with an item's last tile
   int32_t rescales[kWeightSlots][kWarps];

@@ -27,7 +27,7 @@ class Softmax {
     seen_by_all_ = item.tokens - hidden;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      const int s = (first_row_ + tile_row(i)) / params_.shape.num_heads;
+      const int s = params_.shape.token_of(own_row(i));
       limit_[i] = params_.causal ? item.tokens - hidden + s : item.tokens;
       max_[i] = -INFINITY;
       sum_[i] = 0;
@@ -133,6 +133,13 @@ class Softmax {
   }
 
  private:
+  // Of the request. Worked out anew, or the compiler keeps what follows from it in registers that
+  // it lacks.
+  __device__ __forceinline__ int own_row(int i) const {
+    const int thread = own_thread() % kWarpgroup;
+    return first_row_ + thread / kWarp * 16 + thread % kWarp / 4 + i * 8;
+  }
+
   __device__ __forceinline__ float logit_scale(int i) const {
     return kRowsAreScaled ? logit_scale_[i] : params_.logit_scale;
   }
@@ -149,15 +156,15 @@ class Softmax {
   }
 
   __device__ __forceinline__ void store_lse(const Item& item, int i) const {
-    const int r = first_row_ + tile_row(i);
+    const int r = own_row(i);
     if (r >= params_.shape.rows) return;
     if constexpr (Params::kSelects) store_peak(item, i, r);
     const float lse = sum_[i] == 0 ? -INFINITY : (max_[i] * logit_scale(i) + log2f(sum_[i])) * kLn2;
     if (item.partial >= 0) {
       params_.partials.lse[int64_t{item.partial} * params_.partials.rows + r] = lse;
     } else if (params_.lse.data != nullptr) {
-      const int heads = params_.shape.num_heads;
-      *params_.lse.template at<float>(item.request, r / heads, r % heads) = lse;
+      const Shape& shape = params_.shape;
+      *params_.lse.template at<float>(item.request, shape.token_of(r), shape.head_of(r)) = lse;
     }
   }
 

@@ -73,11 +73,13 @@ class Weigher {
     for (int i = 0; i < size(words); ++i) words(i) ^= params_.sign_flip;
 #pragma unroll 1
     for (int chunk = kRegisterChunks; chunk < kChunks; ++chunk) {
-      const auto* const from = reinterpret_cast<const uint32_t*>(chunk_at(chunk));
-      auto* const to = reinterpret_cast<uint32_t*>(shared_.q[chunk - kRegisterChunks]);
+      const auto* const from = reinterpret_cast<const uint4*>(chunk_at(chunk));
+      auto* const to = reinterpret_cast<uint4*>(shared_.q[chunk - kRegisterChunks]);
+      const uint32_t flip = params_.sign_flip;
 #pragma unroll
-      for (int i = thread_; i < kChunkElements / 2; i += kWarpgroup) {
-        to[i] = from[i] ^ params_.sign_flip;
+      for (int i = thread_; i < kTileRows * kChunkPieces; i += kWarpgroup) {
+        const uint4 piece = from[i];
+        to[i] = {piece.x ^ flip, piece.y ^ flip, piece.z ^ flip, piece.w ^ flip};
       }
     }
     cutlass::arch::fence_view_async_shared();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sm90/decode/exponents.cuh"
+#include "sm90/decode/packed.h"
 #include "sm90/decode/stream/shared.cuh"
 
 namespace mla::sm90::stream {
@@ -118,8 +119,8 @@ struct Joint {
     if (item.partial >= 0) {
       params.partials.lse[int64_t{item.partial} * params.partials.rows + r] = lse;
     } else if (params.lse.data != nullptr) {
-      const int heads = params.shape.num_heads;
-      *params.lse.at<float>(item.request, r / heads, r % heads) = lse;
+      const Shape& shape = params.shape;
+      *params.lse.at<float>(item.request, shape.token_of(r), shape.head_of(r)) = lse;
     }
   }
 
@@ -129,12 +130,19 @@ struct Joint {
                                             const float (&factor)[kWorkers],
                                             const float* const (&given)[kWorkers],
                                             const Sums (&sums)[kLatentChunks]) const {
-    const int heads = params.shape.num_heads;
     const int column = threadIdx.x % kWarpgroup / kWarp * 16 + threadIdx.x % kWarp / 4 * 2;
-    float* const partial = params.partials.out +
-                           (int64_t{max(item.partial, 0)} * params.partials.rows + r) * kLatent +
-                           column;
-    auto* const out = params.out.at<uint16_t>(item.request, r / heads, r % heads) + column;
+    // The strip of a warp's sixteen columns, or columns as they are.
+    const int slot = max(item.partial, 0);
+    float* const partial =
+        params.merges
+            ? packed_at(params.partials, slot, r, column % 8 / 2) + column % 16 / 8 * 2 +
+                  column / 16 * static_cast<int>(kStripElements)
+            : params.partials.out + (int64_t{slot} * params.partials.rows + r) * kLatent + column;
+    const int chunk_stride =
+        params.merges ? static_cast<int>(kChunk / kStripColumns * kStripElements) : kChunk;
+    auto* const out =
+        params.out.at<uint16_t>(item.request, params.shape.token_of(r), params.shape.head_of(r)) +
+        column;
 #pragma unroll
     for (int chunk = 0; chunk < kLatentChunks; ++chunk) {
       if (chunk / kOwnChunks != worker) continue;
@@ -153,7 +161,7 @@ struct Joint {
         }
       }
       if (item.partial >= 0) {
-        *reinterpret_cast<float2*>(partial + chunk * kChunk) = {pair[0], pair[1]};
+        *reinterpret_cast<float2*>(partial + chunk * chunk_stride) = {pair[0], pair[1]};
         continue;
       }
       const uint32_t rounded = pair_of<Out>(pair[0], pair[1]);

@@ -51,8 +51,8 @@ struct QueryLoader {
   __device__ __forceinline__ void copy(int32_t request, int r, Chunks& q) const {
     const int lane = threadIdx.x % kWarp;
     const bool exists = r < params.shape.rows;
-    const int s = exists ? r / params.shape.num_heads : 0;
-    const int h = exists ? r % params.shape.num_heads : 0;
+    const int s = exists ? params.shape.token_of(r) : 0;
+    const int h = exists ? params.shape.head_of(r) : 0;
     const auto* const latent = params.query.latent.at<const uint16_t>(request, s, h);
     const auto* const rope = params.query.rope.at<const uint16_t>(request, s, h);
     if (params.query.in_pieces) {

@@ -46,7 +46,7 @@ class Softmax {
 #pragma unroll
     for (int e = 0; e < kLogits; ++e) {
       const int token = own + e % 4 / 2 * 8;
-      const int ahead = params_.causal ? row(row_of(e)) / params_.shape.num_heads : 0;
+      const int ahead = params_.causal ? params_.shape.token_of(row(row_of(e))) : 0;
       const int limit = tokens_ - hidden + ahead;
       if ((present >> token & 1) == 0 || first + token >= limit) logits(e) = -INFINITY;
     }

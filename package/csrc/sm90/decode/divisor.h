@@ -5,7 +5,7 @@
 
 #include "sm90/decode/tile.h"
 
-namespace mla::sm90::sparse {
+namespace mla::sm90 {
 
 // Of dividends from 0 to 2^31 - 1. Granlund and Montgomery, "Division by Invariant Integers using
 // Multiplication", 1994, figure 4.1.
@@ -34,4 +34,4 @@ class Divisor {
   uint32_t shift_ = 0;
 };
 
-}  // namespace mla::sm90::sparse
+}  // namespace mla::sm90
