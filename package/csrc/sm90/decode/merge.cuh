@@ -219,11 +219,14 @@ class Merger {
       }
     }
     __syncwarp();
+    const bool exists = round.row + warp_ < static_cast<uint32_t>(params_.shape.rows);
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
       const uint32_t state = i * kWarp + lane_;
       lse[i] = -INFINITY;
-      if (state < count) lse[i] = __ldcg(at_row(params_.partials.lse, round, state, warp_));
+      if (exists && state < count) {
+        lse[i] = __ldcg(at_row(params_.partials.lse, round, state, warp_));
+      }
     }
   }
 
@@ -339,7 +342,7 @@ class Merger {
     if constexpr (Params::kSelects) {
       if (params_.max_logits.data == nullptr) return;
       float peak = -INFINITY;
-      for (uint32_t i = lane_ % 4; i < round.split.count; i += 4) {
+      for (uint32_t i = lane_ % 4; exists && i < round.split.count; i += 4) {
         peak = fmaxf(peak, __ldcg(at_row(params_.partial_peaks, round, i, lane_ / 4)));
       }
       peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 1));
