@@ -403,9 +403,14 @@ def test_an_arch_that_nothing_here_runs(bench, play, rediscover, monkeypatch):
     assert "PayloadError: no payload of sm90a is in use" in bench("--arch=sm90a").err
 
 
-@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*_decode.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in BENCHMARKS.glob("h200_*.json") if path.with_suffix(".md").exists()),
+    ids=lambda path: path.stem,
+)
 def test_a_committed_page_is_what_its_measurements_say(path: Path) -> None:
+    measured = json.loads(path.read_text())
     picture = path.with_suffix(".png")
-    assert picture.exists()
-    written = page.page(json.loads(path.read_text()), data=path.name, picture=picture.name)
+    assert picture.exists() or measured["op"] != "decode"
+    written = page.page(measured, data=path.name, picture=picture.name if picture.exists() else None)
     assert path.with_suffix(".md").read_text() == written
