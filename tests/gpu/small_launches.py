@@ -24,6 +24,8 @@ PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (140, 20, 1, 0)},
     # Clusters of two blocks.
     {"lengths": (300, 0, 70), "num_heads": 128, "q_len": 2},
+    # Pages of less than a tile.
+    {"lengths": (300, 20), "num_heads": 128, "page_size": 16},
     # Queries that a warp copies.
     {"lengths": (200, 64), "num_heads": 9, "q_len": 3},
     # Splits and their merge.
@@ -37,7 +39,7 @@ PROBLEMS: tuple[dict[str, Any], ...] = (
 
 SMALLER: tuple[dict[str, Any], ...] = (
     {"lengths": (300, 0, 70), "q_len": 2},
-    {"lengths": (700, 64), "max_splits": 1},
+    {"lengths": (700, 64), "page_size": 16, "max_splits": 1},
     {"lengths": (33,) * 140, "q_len": 2},
 )
 """The same for variants of few rows of queries."""

@@ -13,7 +13,7 @@ from mla_kernels import reference
 from mla_kernels.errors import InvalidArgumentError
 
 from tests.gpu.conftest import refuse
-from tests.gpu.sm90 import DENSE, MIXED, each, each_with, hopper, name_of
+from tests.gpu.sm90 import DENSE, MIXED, each, each_with, hopper
 from tests.kernels import memory
 from tests.kernels.compare import assert_same_bytes
 from tests.kernels.invariance import check_batch_invariance
@@ -23,7 +23,7 @@ from tests.kernels.rows import Row
 __all__ = ["hopper"]
 
 TMA = [row for row in DENSE if row.load == "tma"]
-PAGES = {"tma": (64, 128, 192, 576), "gather": (1, 2, 16, 48, 61, 64, 128, 576)}
+PAGES = (1, 2, 8, 16, 24, 32, 48, 61, 64, 128, 192, 576)
 
 each_layout = pytest.mark.parametrize(
     ("variant", "paged"),
@@ -37,11 +37,15 @@ def test_heads(variant: Row, num_heads: int) -> None:
     Decode(variant.name, num_heads=num_heads, seed=num_heads).check()
 
 
-@pytest.mark.parametrize(
-    ("variant", "page_size"), [(row, page_size) for row in DENSE for page_size in PAGES[row.load]], ids=name_of
-)
-def test_page_sizes(variant: Row, page_size: int) -> None:
-    Decode(variant.name, lengths=(140, 0, 20, 1, page_size, 700), page_size=page_size, num_heads=9).check()
+@each_with("page_size, num_heads", [(page_size, num_heads) for page_size in PAGES for num_heads in (9, 128)])
+def test_page_sizes(variant: Row, page_size: int, num_heads: int) -> None:
+    Decode(variant.name, lengths=(140, 0, 20, 1, page_size, 700), page_size=page_size, num_heads=num_heads).check()
+
+
+@each_with("page_size", [8, 16, 64])
+def test_page_sizes_of_long_requests(variant: Row, page_size: int) -> None:
+    """More pages than a warp reads ahead at once."""
+    Decode(variant.name, lengths=(9000, 3000, 1), page_size=page_size, num_heads=16).check()
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -227,28 +231,28 @@ def test_batch_invariance(variant: Row, max_splits: int | None) -> None:
     check_batch_invariance(company, ([0], [1], [5], [3, 0], [5, 4, 3, 2, 1, 0], [1] * 9, [5] * 40))
 
 
-@each
-def test_wild_lengths_and_pages_read_nothing_outside_the_cache(variant: Row) -> None:
+@each_with("page_size", [16, 64])
+def test_wild_lengths_and_pages_read_nothing_outside_the_cache(variant: Row, page_size: int) -> None:
     """Absent pages are as if their tokens were not there; lengths end with the table."""
-    problem = Decode(variant.name, lengths=(640, 200, 64), num_heads=16, seed=5)
+    problem = Decode(variant.name, lengths=(640, 200, 64), page_size=page_size, num_heads=16, seed=5)
     inputs = problem.tensors()
     table, pool = inputs["block_table"], inputs["kv_cache"]
     for page in (-1, -(2**31), 2**31 - 1, len(pool)):
         wild = table.clone()
         wild[0, 3] = page
         out, lse = problem.launch({**inputs, "block_table": wild})
-        kept = [problem.slots[0][i] for i in range(640) if i // 64 != 3]
+        kept = [problem.slots[0][i] for i in range(640) if i // page_size != 3]
         rows = pool.view(-1, 576)[torch.stack(kept).cuda()][None]
         want = reference.decode(
-            inputs["q"][:1], rows, None, torch.tensor([576], device="cuda", dtype=torch.int32),
+            inputs["q"][:1], rows, None, torch.tensor([len(kept)], device="cuda", dtype=torch.int32),
             **problem.scalars(), dtype=torch.float64,
         )  # fmt: skip
-        replace(problem, lengths=(576,)).compare(out[:1], lse[:1], *want)
+        replace(problem, lengths=(len(kept),)).compare(out[:1], lse[:1], *want)
     whole = table[:, :1].clamp(0, len(pool) - 1).contiguous()
-    full = {**inputs, "block_table": whole, "seq_lens": torch.full((3,), 64, dtype=torch.int32, device="cuda")}
+    full = {**inputs, "block_table": whole, "seq_lens": torch.full((3,), page_size, dtype=torch.int32, device="cuda")}
     full["kv_cache"] = torch.nan_to_num(pool.float()).to(pool.dtype)
     want_out, want_lse = problem.launch(full)
-    for length in (65, 2**31 - 1):
+    for length in (page_size + 1, 2**31 - 1):
         lengths = torch.full((3,), length, dtype=torch.int32, device="cuda")
         out, lse = problem.launch({**full, "seq_lens": lengths})
         assert_same_bytes("out", out, want_out)

@@ -50,6 +50,15 @@ def test_formula(arch: str, page_size: int, tokens: int, topk: int) -> None:
         assert_same_bytes("out", convert(arch, *tensors, page_size=page_size, pad=pad), want)
 
 
+@pytest.mark.parametrize(("width", "topk"), [(2047, 4096), (2048, 2048), (2049, 4096), (9, 8)])
+def test_wide_tables(arch: str, width: int, topk: int) -> None:
+    """As many pages as a block keeps at hand, and more."""
+    tensors = problem(width, tokens=70, topk=topk, requests=4, width=width, page_size=16)
+    want = formula(*tensors, page_size=16)
+    for pad in PADS:
+        assert_same_bytes("out", convert(arch, *tensors, page_size=16, pad=pad), want)
+
+
 def test_requests_without_a_row(arch: str) -> None:
     _, table, tokens = problem(1, tokens=9, topk=33, requests=4, width=9, page_size=16)
     req_id = torch.tensor([0, -1, 4, 3, INT_MIN, INT_MAX, 5, 1, 2**30], dtype=torch.int32)

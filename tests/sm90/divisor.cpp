@@ -1,11 +1,11 @@
 // Quotients by a product and a shift, against the machine's own; prints what differs and exits
 // with 1.
-#include "sm90/decode/divisor.h"
+#include "cuda/divisor.h"
 
 #include <cstdio>
 #include <random>
 
-using mla::sm90::Divisor;
+using mla::cuda::Divisor;
 
 int main() {
   constexpr uint32_t kMost = 0x7fffffff;

@@ -5,6 +5,7 @@
 
 #include "common/checks.h"
 #include "common/dtype.h"
+#include "cuda/divisor.h"
 #include "cuda/launch.h"
 #include "cuda/pack.cuh"
 
@@ -118,7 +119,8 @@ class CacheRows {
         rope_{static_cast<std::byte*>(p.kv_rope), p.kv_rope_stride_page * kBytes,
               p.kv_rope_stride_token * kBytes},
         slots_(saturating_product({p.num_pages, p.page_size})),
-        page_size_(p.page_size) {}
+        page_size_(p.page_size),
+        divisor_(static_cast<uint32_t>(std::clamp<int64_t>(p.page_size, 1, kSmallSlots))) {}
 
   Status check() const {
     const int64_t rope_slots = kHasRope ? slots_ : 0;
@@ -138,7 +140,8 @@ class CacheRows {
   __device__ bool has(int64_t slot) const { return slot >= 0 && slot < slots_; }
 
   __device__ Row at(int64_t slot) const {
-    const int64_t page = slot / page_size_;
+    const int64_t page =
+        slot < kSmallSlots ? divisor_.quotient(static_cast<uint32_t>(slot)) : slot / page_size_;
     const int64_t offset = slot - page * page_size_;
     std::byte* const latent = latent_.at(page, offset);
     if constexpr (kHasRope) {
@@ -150,6 +153,7 @@ class CacheRows {
 
  private:
   static constexpr int64_t kBytes = kElementBytes<kKv>;
+  static constexpr int64_t kSmallSlots = int64_t{1} << 31;
   static constexpr bool kHasRope = kKv != DType::fp8_ds_mla;
 
   struct View {
@@ -171,6 +175,7 @@ class CacheRows {
   View rope_;
   int64_t slots_;
   int64_t page_size_;
+  Divisor divisor_;  // page_size, for slots that are below kSmallSlots
 };
 
 }  // namespace mla::cuda

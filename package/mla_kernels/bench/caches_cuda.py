@@ -90,7 +90,7 @@ def _cells(arch: Any) -> Iterator[CacheCell]:
             for rows, order in sizes:
                 yield CacheCell(op, variant.baked[source], variant.baked[target], rows, order)
     if mla_kernels.variants(op="to_global_indices", arch=arch):
-        for rows in (4096, FEW):
+        for rows in (MANY // 8, MANY // 64, FEW):
             yield CacheCell("to_global_indices", "int32", "int32", rows, ORDERS[1])
 
 

@@ -5,9 +5,9 @@ namespace mla::cuda {
 // Divides many values of fp16 or bf16 by one number, in five instructions each. Each quotient
 // becomes the e4m3 code that IEEE division would give: it is off by one unit in the last place at
 // most, and with a dividend of 11 significant bits never so near to where two codes meet.
-class Divisor {
+class ScaleDivisor {
  public:
-  __device__ explicit Divisor(float divisor) {
+  __device__ explicit ScaleDivisor(float divisor) {
     divisor_ = divisor;
     reciprocal_ = __frcp_rn(divisor);
     // So that no remainder that matters is subnormal: codes begin at quotients of 2^-10.

@@ -26,7 +26,7 @@ struct Arguments {
 
 template <DType kIn>
 __device__ __forceinline__ RawPack<DType::e4m3> quantised(const RawPack<kIn>& pack,
-                                                          const Divisor& scale) {
+                                                          const ScaleDivisor& scale) {
   float values[kPack];
   to_fp32<kIn>(pack, values);
   scale.divide(values);
@@ -35,7 +35,7 @@ __device__ __forceinline__ RawPack<DType::e4m3> quantised(const RawPack<kIn>& pa
 
 template <DType kIn>
 __device__ __forceinline__ RowPacks<DType::e4m3> quantised(const RowPacks<kIn>& row, float scale) {
-  const Divisor divisor(scale > 0 && scale <= FLT_MAX ? scale : NAN);
+  const ScaleDivisor divisor(scale > 0 && scale <= FLT_MAX ? scale : NAN);
   RowPacks<DType::e4m3> codes;
 #pragma unroll
   for (int i = 0; i < kLatentChunks; ++i) codes.latent[i] = quantised<kIn>(row.latent[i], divisor);
@@ -70,7 +70,7 @@ __device__ __forceinline__ void store_ds_mla(const RowPacks<kIn>& row, std::byte
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     const float scale = group_scale<kIn>(row, group);
-    const Divisor divisor(scale);
+    const ScaleDivisor divisor(scale);
     if (lane == group) own_scale = scale;
 #pragma unroll
     for (int i = group * kGroupChunks; i < (group + 1) * kGroupChunks; ++i) {

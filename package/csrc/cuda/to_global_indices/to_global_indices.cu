@@ -1,6 +1,7 @@
 #include <cstdint>
 
 #include "common/checks.h"
+#include "cuda/divisor.h"
 #include "cuda/launch.h"
 #include "cuda/to_global_indices/to_global_indices.h"
 
@@ -22,6 +23,9 @@ struct Request {
   int64_t table_width;  // 0 for one without a row in the block table
 };
 
+// Pages that a block copies into its own memory, where 32 threads look up as many in a few clocks.
+constexpr int64_t kStagedPages = 2048;
+
 __device__ Request request_of(const Problem& p, int64_t t) {
   const int32_t id = static_cast<const int32_t*>(p.req_id)[t];
   if (id < 0 || id >= p.num_requests) return {nullptr, 0};
@@ -29,19 +33,25 @@ __device__ Request request_of(const Problem& p, int64_t t) {
 }
 
 // -1 for a slot that an index cannot hold: no attention op could use it.
-__device__ int32_t slot_of(const Request& request, uint32_t page_size, int32_t token) {
-  const uint32_t entry = static_cast<uint32_t>(token) / page_size;
+__device__ int32_t slot_of(const Request& request, const Divisor& page_size, int32_t token) {
+  const uint32_t entry = page_size.quotient(static_cast<uint32_t>(token));
   if (token < 0 || entry >= request.table_width) return kAbsent;
   const int32_t page = request.pages[entry];
   if (page < 0) return kAbsent;
-  const int64_t slot = int64_t{page} * page_size + static_cast<uint32_t>(token) % page_size;
+  const int64_t slot =
+      int64_t{page} * page_size.value() + page_size.remainder(static_cast<uint32_t>(token), entry);
   return slot <= kLargestIndex ? static_cast<int32_t>(slot) : kAbsent;
 }
 
-// `page_size` fits 32 bits, which divide several times faster than 64.
+__device__ int4 slots_of(const Request& request, const Divisor& page_size, const int4& token) {
+  return make_int4(slot_of(request, page_size, token.x), slot_of(request, page_size, token.y),
+                   slot_of(request, page_size, token.z), slot_of(request, page_size, token.w));
+}
+
 template <bool kVectors>
 __global__ void __launch_bounds__(kThreads)
-    convert_kernel(const __grid_constant__ Problem p, uint32_t page_size, int64_t groups) {
+    convert_kernel(const __grid_constant__ Problem p, const __grid_constant__ Divisor page_size,
+                   int64_t groups) {
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < p.num_tokens * groups;
        i += step) {
@@ -52,15 +62,40 @@ __global__ void __launch_bounds__(kThreads)
     int32_t* const out = static_cast<int32_t*>(p.out) + t * p.out_stride_t + first;
     const Request request = request_of(p, t);
     if constexpr (kVectors) {
-      const int4 token = *reinterpret_cast<const int4*>(tokens);
       *reinterpret_cast<int4*>(out) =
-          make_int4(slot_of(request, page_size, token.x), slot_of(request, page_size, token.y),
-                    slot_of(request, page_size, token.z), slot_of(request, page_size, token.w));
+          slots_of(request, page_size, *reinterpret_cast<const int4*>(tokens));
     } else {
       for (int j = 0; j < kIndices && first + j < p.topk; ++j) {
         out[j] = slot_of(request, page_size, tokens[j]);
       }
     }
+  }
+}
+
+// A block converts all indices of a token, with the pages of its request at hand.
+__global__ void __launch_bounds__(kThreads)
+    convert_staged_kernel(const __grid_constant__ Problem p,
+                          const __grid_constant__ Divisor page_size) {
+  __shared__ int32_t pages[kStagedPages];
+  const int64_t groups = p.topk / kIndices;
+  for (int64_t t = blockIdx.x; t < p.num_tokens; t += gridDim.x) {
+    Request request = request_of(p, t);
+    for (int64_t i = threadIdx.x; i < request.table_width; i += kThreads) {
+      pages[i] = request.pages[i];
+    }
+    request.pages = pages;
+    const auto* const tokens = reinterpret_cast<const int4*>(
+        static_cast<const int32_t*>(p.token_indices) + t * p.token_indices_stride_t);
+    auto* const out = reinterpret_cast<int4*>(static_cast<int32_t*>(p.out) + t * p.out_stride_t);
+    int64_t i = threadIdx.x;
+    int4 next = i < groups ? tokens[i] : int4{};  // on its way while pages are
+    __syncthreads();
+    for (; i < groups; i += kThreads) {
+      const int4 token = next;
+      if (i + kThreads < groups) next = tokens[i + kThreads];
+      out[i] = slots_of(request, page_size, token);
+    }
+    __syncthreads();
   }
 }
 
@@ -96,7 +131,8 @@ Status ToGlobalIndices::can_run(const Problem& p) {
 
 Status ToGlobalIndices::prepare(int32_t device) {
   return load_kernels(device, {reinterpret_cast<const void*>(convert_kernel<true>),
-                               reinterpret_cast<const void*>(convert_kernel<false>)});
+                               reinterpret_cast<const void*>(convert_kernel<false>),
+                               reinterpret_cast<const void*>(convert_staged_kernel)});
 }
 
 Status ToGlobalIndices::launch(const Problem& p, ConstBuffer, Buffer, Stream stream) {
@@ -104,9 +140,15 @@ Status ToGlobalIndices::launch(const Problem& p, ConstBuffer, Buffer, Stream str
   if (index_count(p) == 0) return {};
   const DeviceGuard guard(p.device);
   MLA_TRY(guard.status());
-  const auto page_size = static_cast<uint32_t>(std::min(p.page_size, kLargestIndex + 1));
+  const Divisor page_size(static_cast<uint32_t>(std::min(p.page_size, kLargestIndex + 1)));
+  const bool vectors = has_vectors(p);
+  if (vectors && p.table_width <= std::min(kStagedPages, p.topk)) {
+    convert_staged_kernel<<<blocks_for(p.num_tokens, 1), kThreads, 0, cuda_stream(stream)>>>(
+        p, page_size);
+    return check(cudaGetLastError(), "to_global_indices");
+  }
   const int64_t groups = p.topk / kIndices + (p.topk % kIndices != 0);
-  const auto kernel = has_vectors(p) ? convert_kernel<true> : convert_kernel<false>;
+  const auto kernel = vectors ? convert_kernel<true> : convert_kernel<false>;
   kernel<<<blocks_for(saturating_product({p.num_tokens, groups}), kThreads), kThreads, 0,
            cuda_stream(stream)>>>(p, page_size, groups);
   return check(cudaGetLastError(), "to_global_indices");

@@ -3,11 +3,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define MLA_HOST_DEVICE __host__ __device__
-#else
-#define MLA_HOST_DEVICE
-#endif
+#include "cuda/host_device.h"
 
 namespace mla::sm100 {
 

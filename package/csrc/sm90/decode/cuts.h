@@ -50,12 +50,13 @@ struct Cuts {
       if (are_fewer) pieces = most;
       int64_t piece = ceil_div(blocks, pieces);
       piece = piece > 0 ? ceil_div(piece, alignment(piece)) * alignment(piece) : 1;
-      if (are_fewer || max_splits > 0 || piece <= cuts.longest()) return {piece, 0, 1};
+      if (are_fewer || max_splits == 1 || piece <= cuts.longest()) return {piece, 0, 1};
     } else if (max_splits == 0) {
       cuts.move_to_ends(cost);
-    } else if (max_splits == 1) {
+    }
+    if (max_splits == 1) {
       cuts.length = ceil_div(cuts.length, cost) * cost;
-    } else {
+    } else if (max_splits > 1) {
       // Cuts that lie so far apart part a request at most this often.
       const int64_t least = ceil_div(cost, max_splits - 1);
       if (cuts.length < least) cuts.length = least;
@@ -77,8 +78,8 @@ struct Cuts {
   static MLA_HOST_DEVICE int64_t useful_pieces(int64_t requests, int64_t blocks, int64_t parts,
                                                int64_t rows) {
     constexpr double kMerge = 2;
-    const double merge = kMerge * static_cast<double>(rows < kTileRows ? rows : kTileRows) /
-                         kTileRows * static_cast<double>(requests);
+    const int64_t tile_rows = rows < 1 ? 1 : rows < kTileRows ? rows : kTileRows;
+    const double merge = kMerge * static_cast<double>(tile_rows * requests) / kTileRows;
     const double pieces = std::sqrt(static_cast<double>(blocks * parts) / merge);
     return pieces > 1 ? static_cast<int64_t>(pieces + 0.5) : 1;
   }

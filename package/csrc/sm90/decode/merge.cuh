@@ -32,6 +32,7 @@ struct SplitList {
 // By a warp, from the parts that begin inside a request.
 template <class Params>
 __device__ __forceinline__ void list_splits(const Params& params, SplitList& list) {
+  if (!params.merges) return;
   const auto plan = params.schedule();
   const int lane = threadIdx.x % kWarp;
   uint32_t count = 0;
@@ -379,5 +380,15 @@ class Merger {
   Round now_;
   bool found_;
 };
+
+// By two warpgroups of every block, in `kBytes` of memory that is free when the roles have ended.
+template <class Out, size_t kBytes, class Params>
+__device__ __forceinline__ void meet_and_merge(const Params& params, const SplitList& list,
+                                               void* memory, uint32_t barrier) {
+  using Scratch = typename Merger<Out, Params>::Scratch;
+  static_assert(sizeof(Scratch) <= kBytes);
+  Merger<Out, Params> merger(params, list, *static_cast<Scratch*>(memory), barrier);
+  if (meet(params, list, [&] { merger.prepare(); })) merger.run();
+}
 
 }  // namespace mla::sm90

@@ -44,6 +44,8 @@ struct KvView {
   int64_t table_stride;
   int32_t num_pages;
   int32_t page_size;
+  int32_t box_tokens;  // of one page, that the accelerator loads together
+  int32_t tile_boxes;
 };
 
 // Of a box of queries in its tensor map.

@@ -1,4 +1,4 @@
-// Where tiles are whose pages are whole tiles.
+// Where the boxes of tiles are: tokens of one page that the accelerator loads together.
 #pragma once
 
 #include "sm90/decode/params.h"
@@ -7,59 +7,72 @@
 
 namespace mla::sm90 {
 
-struct TilePlace {
+struct BoxOfTokens {
   int32_t page;
   int32_t offset;  // of its first token in the page
 };
 
-// A bit for each token, of which `tokens` are left.
-__device__ __forceinline__ uint64_t tokens_present(const KvView& kv, const TilePlace& place,
-                                                   int32_t tokens) {
-  if (place.page < 0 || place.page >= kv.num_pages) return 0;
-  return tokens >= kTileTokens ? ~uint64_t{0} : (uint64_t{1} << tokens) - 1;
-}
-
-// Of an item, by a warp. A lane has the place of every 32nd block; the next ones are on their way.
+// Of an item, by a warp. A lane has the place of every 32nd box; the next ones are on their way.
 class TilePlaces {
  public:
   __device__ __forceinline__ TilePlaces(const KvView& kv, const Item& item)
-      : kv_(kv),
-        item_(item),
-        lane_(threadIdx.x % kWarp),
-        own_{page_of(item.first + lane_), offset_of(item.first + lane_)} {}
-
-  // Once, before the first.
-  __device__ __forceinline__ void read_ahead() {
-    next_page_ = page_of(item_.first + kWarp + lane_);
+      : kv_(kv), item_(item), lane_(threadIdx.x % kWarp) {
+    take(page_of(lane_), lane_);
   }
 
-  // Of every block in turn.
-  __device__ __forceinline__ TilePlace of(int block) {
-    const int turn = (block - item_.first) % kWarp;
-    if (turn == 0 && block > item_.first) {
-      own_ = {next_page_, offset_of(block + lane_)};
-      next_page_ = page_of(block + kWarp + lane_);
+  // Once, before the first tile.
+  __device__ __forceinline__ void read_ahead() { next_page_ = page_of(kWarp + lane_); }
+
+  // Of every tile in turn, before its boxes are asked for.
+  __device__ __forceinline__ void begin(int block) {
+    const int box = (block - item_.first) * kv_.tile_boxes;
+    turn_ = box % kWarp;
+    if (turn_ == 0 && box > 0) {
+      take(next_page_, box + lane_);
+      next_page_ = page_of(box + kWarp + lane_);
     }
-    return {__shfl_sync(~0u, own_.page, turn), __shfl_sync(~0u, own_.offset, turn)};
+  }
+
+  __device__ __forceinline__ BoxOfTokens of(int box) const {
+    return {__shfl_sync(~0u, own_.page, turn_ + box), __shfl_sync(~0u, own_.offset, turn_ + box)};
+  }
+
+  // A bit for each token of the tile, of which `tokens` are left.
+  __device__ __forceinline__ uint64_t present(int32_t tokens) const {
+    const uint64_t left = tokens >= kTileTokens ? ~uint64_t{0} : (uint64_t{1} << tokens) - 1;
+    const uint64_t all = ~uint64_t{0} >> (kTileTokens - kv_.box_tokens);
+    uint64_t existing = 0;
+#pragma unroll 1
+    for (int box = 0; box < kv_.tile_boxes; ++box) {
+      if (exist_ >> (turn_ + box) & 1) existing |= all << box * kv_.box_tokens;
+    }
+    return left & existing;
   }
 
  private:
-  // Of the last block, where there is none.
-  __device__ __forceinline__ int32_t page_of(int32_t block) const {
+  __device__ __forceinline__ void take(int32_t page, int box) {
+    own_ = {page, static_cast<int32_t>(first_token_of(box) % kv_.page_size)};
+    exist_ = __ballot_sync(~0u, static_cast<uint32_t>(page) < static_cast<uint32_t>(kv_.num_pages));
+  }
+
+  // Boxes count from the item's first. Of the last one, where there is none.
+  __device__ __forceinline__ int32_t page_of(int box) const {
     if (kv_.table == nullptr) return item_.request;
-    const int32_t token = min(block, item_.end - 1) * kTileTokens;
+    const uint32_t token = min(first_token_of(box), item_.tokens - 1u);
     return __ldg(kv_.table + item_.request * kv_.table_stride + token / kv_.page_size);
   }
 
-  __device__ __forceinline__ int32_t offset_of(int32_t block) const {
-    return block * kTileTokens % kv_.page_size;
+  __device__ __forceinline__ uint32_t first_token_of(int box) const {
+    return item_.first * kTileTokens + box * kv_.box_tokens;
   }
 
   const KvView& kv_;
   const Item& item_;
   const int lane_;
-  TilePlace own_;
+  BoxOfTokens own_;
+  uint32_t exist_;  // a bit for each lane's box
   int32_t next_page_;
+  int turn_;  // the lane of the tile's first box
 };
 
 }  // namespace mla::sm90

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "common/checks.h"
 #include "cuda/launch.h"
@@ -82,9 +83,9 @@ Status check_problem(const Problem& p, const Traits& traits) {
       return Status::error(MLA_SHAPE, "kv_cache", text(p.num_pages, " rows"),
                            text("a row for each of ", p.batch, " requests"));
     }
-  } else if (traits.load == Load::tma && p.page_size % kTileTokens != 0) {
+  } else if (traits.load == Load::tma && p.page_size % kLeastBox != 0) {
     return refuse("page_size", text(p.page_size),
-                  text("multiples of ", kTileTokens, "; others take load gather"));
+                  text("multiples of ", kLeastBox, "; others take load gather"));
   }
   const int64_t rows = saturating_product({p.q_len, p.num_heads});
   if (traits.schedule == Schedule::stream && rows > kStreamRows) {
@@ -138,6 +139,9 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
       p.out, traits.out,
       {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}});
   params->lse = rows(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h);
+  const int box_tokens = is_contiguous(p)
+                             ? kTileTokens
+                             : static_cast<int>(std::gcd(p.page_size, int64_t{kTileTokens}));
   params->kv = {p.kv_latent,
                 p.kv_rope,
                 p.kv_latent_stride_page,
@@ -147,7 +151,9 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                 static_cast<const int32_t*>(p.block_table),
                 p.block_table_stride_b,
                 static_cast<int32_t>(p.num_pages),
-                static_cast<int32_t>(p.page_size)};
+                static_cast<int32_t>(p.page_size),
+                box_tokens,
+                kTileTokens / box_tokens};
   const int64_t padded = slot_rows(shape);
   auto* const partial = static_cast<float*>(workspace);
   params->merges = shape.max_splits == 0 && shape.parts > 1 && shape.parts <= kMostParts;

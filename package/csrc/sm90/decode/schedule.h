@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "sm90/decode/divisor.h"
+#include "cuda/divisor.h"
 #include "sm90/decode/tile.h"
 
 namespace mla::sm90 {
+
+using cuda::Divisor;
 
 // More are merged by a kernel of its own.
 inline constexpr int kMostParts = 144;

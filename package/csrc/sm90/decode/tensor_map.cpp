@@ -110,7 +110,7 @@ Status find_kv_maps(const KvView& kv, const Traits& traits, Params* params) {
     return find_map("kv_cache",
                     {data,
                      columns,
-                     {{kv.page_size, token, kTileTokens}, {kv.num_pages, page, 1}},
+                     {{kv.page_size, token, kv.box_tokens}, {kv.num_pages, page, 1}},
                      traits.kv,
                      swizzle_of(traits)},
                     map);

@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "sm90/decode/divisor.h"
+#include "cuda/divisor.h"
 #include "sm90/decode/params.h"
 #include "sm90/sparse/uniform_plan.h"
 

@@ -1,5 +1,6 @@
 #include "sm90/sparse/problem.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "common/checks.h"
@@ -39,7 +40,9 @@ Status set_shape(const Problem& p, SelectedParams* params) {
   tokens.batch = saturating_product({p.batch, p.q_len});
   tokens.q_len = 1;
   tokens.num_heads = p.num_heads;
-  return describe_shape(tokens, &params->shape);
+  MLA_TRY(describe_shape(tokens, &params->shape));
+  params->shape.parts = std::min(params->shape.parts, kMostParts);
+  return {};
 }
 
 Status set_plan(int64_t max_splits, SelectedParams* params) {

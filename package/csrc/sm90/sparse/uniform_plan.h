@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "cuda/divisor.h"
 #include "sm90/decode/cuts.h"
-#include "sm90/decode/divisor.h"
 #include "sm90/decode/schedule.h"
 
 namespace mla::sm90::sparse {

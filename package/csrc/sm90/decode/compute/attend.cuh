@@ -73,10 +73,8 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     cutlass::arch::warpgroup_reg_alloc<160>();
     if (threadIdx.x < kWarp) list_splits(params, shared.splits);
     Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
-    auto& scratch = reinterpret_cast<typename Merger<Out, Params>::Scratch&>(shared.latent);
-    static_assert(sizeof(scratch) <= SharedMemory<Format>::kOfTiles);
-    Merger<Out, Params> merger(params, shared.splits, scratch, kMergeBarrier);
-    if (meet(params, shared.splits, [&] { merger.prepare(); })) merger.run();
+    meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
+                                                        kMergeBarrier);
   } else if (warpgroup == 2) {
     cutlass::arch::warpgroup_reg_alloc<144>();
     Weigher<Format, kBlocks, kGathers, Params>(params, shared, first_row).run();

@@ -41,17 +41,14 @@ struct TmaLoader {
       }
       places.read_ahead();
       for (int block = item.first; block < item.end; ++block) {
-        const TilePlace source = places.of(block);
-        const int32_t tokens = item.tokens - block * kTileTokens;
-        if (leads) {
-          if constexpr (Format::kWidens) {
-            load_codes(tile, source, tokens);
-          } else {
-            load(tile, source, tokens);
-          }
+        places.begin(block);
+        const uint64_t present = places.present(item.tokens - block * kTileTokens);
+        if constexpr (Format::kWidens) {
+          load_codes(tile, places, present, leads);
+        } else {
+          load(tile, places, present, leads);
         }
         ++tile;
-        __syncwarp();
       }
     }
   }
@@ -65,44 +62,65 @@ struct TmaLoader {
 
   static __device__ int32_t column_of(int chunk) { return chunk % kRopeChunk * kChunk; }
 
-  __device__ void load(uint32_t tile, const TilePlace& source, int32_t tokens) {
+  __device__ void load(uint32_t tile, const TilePlaces& places, uint64_t present, bool leads) {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       const auto place = half_place<Format>(tile, half);
       // In the first round, empty slots are in the phase before.
       shared.latent_empty[place.slot].wait(place.phase ^ 1);
       FullBarrier& full = shared.latent_full[place.slot];
-      full.expect_transaction(kHalfChunks * kChunkBytes);
-      arrive_times(full, kLatentArrivals);
-#pragma unroll
-      for (int i = 0; i < kHalfChunks; ++i) {
-        load(half * kHalfChunks + i, full, shared.latent[place.slot] + i * kChunkElements, source);
+      if (leads) {
+        full.expect_transaction(kHalfChunks * kChunkBytes);
+        arrive_times(full, kLatentArrivals);
       }
+      load<kHalfChunks>(half * kHalfChunks, full, shared.latent[place.slot], places, leads);
     }
     const auto rope = rope_place<Format>(tile);
     shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
-    reinterpret_cast<uint64_t&>(shared.present[rope.slot]) =
-        tokens_present(params.kv, source, tokens);
     FullBarrier& full = shared.rope_full[rope.slot];
-    full.expect_transaction(kChunkBytes);
-    arrive_times(full, kRopeArrivals);
-    load(kRopeChunk, full, shared.rope[rope.slot], source);
+    if (leads) {
+      reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = present;
+      full.expect_transaction(kChunkBytes);
+      arrive_times(full, kRopeArrivals);
+    }
+    load<1>(kRopeChunk, full, shared.rope[rope.slot], places, leads);
   }
 
-  __device__ void load_codes(uint32_t tile, const TilePlace& source, int32_t tokens) {
+  __device__ void load_codes(uint32_t tile, const TilePlaces& places, uint64_t present,
+                             bool leads) {
     const uint32_t phase = tile & 1;
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       shared.codes.empty[chunk].wait(phase ^ 1);
-      if (chunk == kRopeChunk) shared.codes.present = tokens_present(params.kv, source, tokens);
       FullBarrier& full = shared.codes.full[chunk];
-      full.arrive_and_expect_tx(kChunkElements);
-      load(chunk, full, shared.codes.chunks[chunk], source);
+      if (leads) {
+        if (chunk == kRopeChunk) shared.codes.present = present;
+        full.arrive_and_expect_tx(kChunkElements);
+      }
+      load<1>(chunk, full, shared.codes.chunks[chunk], places, leads);
+    }
+  }
+
+  // `kCount` chunks from one on.
+  template <int kCount, class Stored>
+  __device__ void load(int chunk, FullBarrier& full, Stored* to, const TilePlaces& places,
+                       bool leads) {
+#pragma unroll 1
+    for (int box = 0; box < params.kv.tile_boxes; ++box) {
+      const BoxOfTokens source = places.of(box);
+      if (leads) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          load(chunk + i, full, to + i * kChunkElements, source);
+        }
+      }
+      __syncwarp();
+      to += params.kv.box_tokens * kChunk;
     }
   }
 
   // Where there is no such page, zeros.
-  __device__ void load(int chunk, FullBarrier& full, void* to, const TilePlace& source) {
+  __device__ void load(int chunk, FullBarrier& full, void* to, const BoxOfTokens& source) {
     if (!is_mine(chunk)) return;
     auto* const barrier = reinterpret_cast<uint64_t*>(&full);
     constexpr auto kHint = static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);

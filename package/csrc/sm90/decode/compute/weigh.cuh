@@ -71,6 +71,8 @@ class Weigher {
     }
 #pragma unroll
     for (int i = 0; i < size(words); ++i) words(i) ^= params_.sign_flip;
+    // Of the item before, the tensor cores may still read what other warps multiply.
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
 #pragma unroll 1
     for (int chunk = kRegisterChunks; chunk < kChunks; ++chunk) {
       const auto* const from = reinterpret_cast<const uint4*>(chunk_at(chunk));

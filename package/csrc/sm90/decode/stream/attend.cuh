@@ -34,10 +34,8 @@ __global__ void __launch_bounds__(stream::kThreads, 1)
     cutlass::arch::warpgroup_reg_alloc<stream::kWorkerRegisters<kRows>>();
     if (threadIdx.x < kWarp) list_splits(params, shared.splits);
     stream::Worker<Out, kRows>(params, shared, warpgroup).run();
-    auto& scratch = reinterpret_cast<typename Merger<Out, Params>::Scratch&>(shared.tiles);
-    static_assert(sizeof(scratch) <= sizeof(shared.tiles));
-    Merger<Out, Params> merger(params, shared.splits, scratch, stream::kAllWorkers);
-    if (meet(params, shared.splits, [&] { merger.prepare(); })) merger.run();
+    meet_and_merge<Out, sizeof(shared.tiles)>(params, shared.splits, shared.tiles,
+                                              stream::kAllWorkers);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<stream::kLoaderRegisters<kRows>>();
     const int warp = threadIdx.x / kWarp - stream::kWorkers * kWarps;

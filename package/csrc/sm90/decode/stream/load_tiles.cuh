@@ -27,21 +27,34 @@ struct TileLoader {
       TilePlaces places(params.kv, item);
       places.read_ahead();
       for (int block = item.first; block < item.end; ++block) {
-        const TilePlace source = places.of(block);
-        if (leads) load(Place<kSlots>(turn), source, item.tokens - block * kTileTokens);
+        places.begin(block);
+        load(Place<kSlots>(turn), places, item.tokens - block * kTileTokens, leads);
         ++turn;
-        __syncwarp();
       }
     }
   }
 
  private:
-  __device__ void load(Place<kSlots> place, const TilePlace& source, int32_t tokens) const {
+  __device__ void load(Place<kSlots> place, const TilePlaces& places, int32_t tokens,
+                       bool leads) const {
+    const uint64_t present = places.present(tokens);
     // In the first round, empty slots are in the phase before.
     shared.tile_empty[place.slot].wait(place.phase ^ 1);
-    shared.present[place.slot] = tokens_present(params.kv, source, tokens);
     FullBarrier& full = shared.tile_full[place.slot];
-    full.arrive_and_expect_tx(kChunks * kChunkBytes);
+    if (leads) {
+      shared.present[place.slot] = present;
+      full.arrive_and_expect_tx(kChunks * kChunkBytes);
+    }
+#pragma unroll 1
+    for (int box = 0; box < params.kv.tile_boxes; ++box) {
+      const BoxOfTokens source = places.of(box);
+      if (leads) load(place.slot, box, full, source);
+      __syncwarp();
+    }
+  }
+
+  __device__ void load(int slot, int box, FullBarrier& full, const BoxOfTokens& source) const {
+    const int first = box * params.kv.box_tokens * kChunk;
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const bool is_rope = chunk == kRopeChunk;
@@ -49,7 +62,7 @@ struct TileLoader {
       cute::SM90_TMA_LOAD_3D::copy(is_rope ? &params.rope_map : &params.latent_map,
                                    reinterpret_cast<uint64_t*>(&full),
                                    static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
-                                   shared.tiles[place.slot][chunk], is_rope ? 0 : chunk * kChunk,
+                                   shared.tiles[slot][chunk] + first, is_rope ? 0 : chunk * kChunk,
                                    source.offset, source.page);
     }
   }

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "sm90/decode/tile.h"
+#include "cuda/host_device.h"
 
-namespace mla::sm90 {
+namespace mla::cuda {
 
 // Of dividends from 0 to 2^31 - 1. Granlund and Montgomery, "Division by Invariant Integers using
 // Multiplication", 1994, figure 4.1.
@@ -34,4 +34,4 @@ class Divisor {
   uint32_t shift_ = 0;
 };
 
-}  // namespace mla::sm90
+}  // namespace mla::cuda
