@@ -29,6 +29,7 @@ from tests.kernels.sparse import SparseDecode
 WHEELS = Path(__file__).parents[2] / "dist" / "delays"
 PAGES = {"tma": 64, "gather": 16}
 RAGGED = (4096, 2999, 1025, 64, 0, 1, 129) * 10
+PAIRS = (1500,) * 64
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +59,16 @@ def kernel_of(payload: Payload, installed: Kernel) -> Any:
 
 
 @each_with("num_heads", [9, 16, 128])
-@pytest.mark.parametrize("max_splits", [None, 1])
+@pytest.mark.parametrize(
+    ("lengths", "max_splits"), [(RAGGED, None), (RAGGED, 1), (PAIRS, None)], ids=["ragged", "whole", "pairs"]
+)
 def test_no_bit_changes_in_a_hundred_runs(
-    variant: Row, num_heads: int, max_splits: int | None, stalling: Payload
+    variant: Row, num_heads: int, lengths: tuple[int, ...], max_splits: int | None, stalling: Payload
 ) -> None:
     """Of each block, some 10 tiles and more, so that every ring is gone round several times."""
     problem = Decode(
         variant.name,
-        lengths=RAGGED,
+        lengths=lengths,
         num_heads=num_heads,
         q_len=2,
         page_size=PAGES[variant.load],
@@ -88,9 +91,9 @@ def test_no_bit_changes_in_a_hundred_runs(
 
 @pytest.mark.parametrize("variant", SPARSE_DECODE, ids=name_of)
 @pytest.mark.parametrize("num_heads", [9, 64, 128])
-@pytest.mark.parametrize("batch", [2, 150])
+@pytest.mark.parametrize("batch", [2, 32, 150])
 def test_no_bit_of_sparse_decode_changes(variant: Row, batch: int, num_heads: int, stalling: Payload) -> None:
-    """Requests in many parts, and many requests to a part, over two caches."""
+    """Requests in many parts, in two, and many requests to a part, over two caches."""
     problem = SparseDecode(
         variant.name, batch=batch, q_len=2, num_heads=num_heads, topk=900, num_pages=40, extra_topk=100, counts=True
     )

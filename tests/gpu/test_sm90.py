@@ -17,7 +17,7 @@ from tests.gpu.sm90 import DENSE, MIXED, each, each_with, hopper
 from tests.kernels import memory
 from tests.kernels.compare import assert_same_bytes
 from tests.kernels.invariance import check_batch_invariance
-from tests.kernels.problems import Decode
+from tests.kernels.problems import Decode, garbage_workspace
 from tests.kernels.rows import Row
 
 __all__ = ["hopper"]
@@ -134,6 +134,26 @@ def test_requests_in_any_number_of_parts(variant: Row, num_heads: int, batch: in
     """From parts for all multiprocessors to fewer parts than requests: every way to merge what was split."""
     lengths = tuple(900 + 37 * (i % 5) for i in range(batch))
     Decode(variant.name, lengths=lengths, num_heads=num_heads, q_len=min(2, variant.most("q_len")), seed=batch).check()
+
+
+PAIRS = [(5, 66), (16, 64), (48, 40), (64, 66), (65, 33), (128, 32)]
+"""Heads, and as many equal requests as take two blocks each, or two clusters, of 132 multiprocessors."""
+
+
+@each_with("num_heads, batch", PAIRS)
+def test_requests_that_two_blocks_share(variant: Row, num_heads: int, batch: int) -> None:
+    Decode(variant.name, lengths=(1000,) * batch, num_heads=num_heads, seed=batch).check()
+
+
+@each_with("num_heads, batch", PAIRS)
+def test_shared_requests_whose_lengths_change_after_the_plan(variant: Row, num_heads: int, batch: int) -> None:
+    """One of the two blocks has nothing to sum then, or both."""
+    lengths = tuple((1000, 3, 0, 513, 600)[i % 5] for i in range(batch))
+    problem = Decode(variant.name, lengths=lengths, num_heads=num_heads, seed=batch)
+    inputs, kernel = problem.tensors(), problem.kernel()
+    plan = kernel.plan(torch.full_like(inputs["seq_lens"], 1000), num_heads=num_heads, q_len=1)
+    out, lse = kernel(**inputs, **problem.scalars(), plan=plan, workspace=garbage_workspace("cuda").fill_(0xFF))
+    problem.compare(out, lse, *problem.expected())
 
 
 @each

@@ -119,9 +119,10 @@ def test_layers_take_turns_in_two_threads(variant: Row) -> None:
         list(threads.map(steps, range(2)))
 
 
-@each_with("num_heads", [16, 128])
-def test_the_same_bits_in_a_hundred_runs(variant: Row, num_heads: int) -> None:
-    problem = Decode(variant.name, lengths=MIXED, num_heads=num_heads, q_len=2)
+@each_with("num_heads, q_len", [(16, 2), (128, 2), (64, 1)])
+@pytest.mark.parametrize("lengths", [MIXED, (1000,) * 64], ids=["mixed", "equal"])
+def test_the_same_bits_in_a_hundred_runs(variant: Row, num_heads: int, q_len: int, lengths: tuple[int, ...]) -> None:
+    problem = Decode(variant.name, lengths=lengths, num_heads=num_heads, q_len=q_len)
     inputs = problem.tensors()
     want_out, want_lse = problem.launch(inputs)
     for _ in range(100):

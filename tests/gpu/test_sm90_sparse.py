@@ -30,9 +30,9 @@ LONG: dict[str, Any] = {"topk": 2048, "num_pages": 80, "absent": 0.1}
 
 @each_decode
 @pytest.mark.parametrize("num_heads", [16, 64, 65, 100, 127, 128])
-@pytest.mark.parametrize(("batch", "q_len"), [(1, 1), (4, 1), (9, 1), (70, 1), (133, 2), (2, 300)])
+@pytest.mark.parametrize(("batch", "q_len"), [(1, 1), (4, 1), (9, 1), (32, 1), (66, 1), (70, 1), (133, 2), (2, 300)])
 def test_batches(variant: Row, batch: int, q_len: int, num_heads: int) -> None:
-    """Requests in many parts, in one, and several of them to a part."""
+    """Requests in many parts, in two, in one, and several of them to a part."""
     problem = SparseDecode(variant.name, batch=batch, q_len=q_len, num_heads=num_heads, topk=300, num_pages=20)
     replace(problem, counts=True, sink=True, extra_topk=70).check()
 
@@ -182,7 +182,7 @@ def test_two_streams_at_once(variant: Row) -> None:
 
 @each_decode
 @pytest.mark.parametrize("num_heads", [16, 128])
-@pytest.mark.parametrize("batch", [2, 90])
+@pytest.mark.parametrize("batch", [2, 32, 66, 90])
 def test_the_same_bits_in_a_hundred_runs(variant: Row, batch: int, num_heads: int) -> None:
     problem = SparseDecode(variant.name, batch=batch, num_heads=num_heads, counts=True, **LONG)
     inputs = problem.tensors()

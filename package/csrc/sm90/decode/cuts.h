@@ -64,6 +64,11 @@ struct Cuts {
     return cuts;
   }
 
+  // Whether equal requests are cut in two, with a part for each piece.
+  MLA_HOST_DEVICE bool in_pairs(int64_t blocks) const {
+    return overhead == 0 && cost(blocks) == 2 * length;
+  }
+
   // Of a request, on the line.
   MLA_HOST_DEVICE int64_t cost(int64_t blocks) const {
     return overhead > 0 ? blocks + overhead : ceil_div(blocks > 0 ? blocks : 1, length) * length;

@@ -26,20 +26,26 @@ struct SplitRequest {
 
 struct SplitList {
   uint32_t count;
+  uint32_t pairs;  // of blocks share all requests, and these are not in the list
   SplitRequest requests[kMostParts];
 };
 
-// By a warp, from the parts that begin inside a request.
-template <class Params>
+// By a warp, from the parts that begin inside a request. Pairs of blocks finish their requests
+// themselves, if `kInPairs`.
+template <bool kInPairs, class Params>
 __device__ __forceinline__ void list_splits(const Params& params, SplitList& list) {
   if (!params.merges) return;
   const auto plan = params.schedule();
   const int lane = threadIdx.x % kWarp;
   uint32_t count = 0;
+  uint32_t pairs = 0;
+#pragma unroll 1
   for (int base = 1; base < params.shape.parts; base += kWarp) {
     Boundary boundary = {};
     if (base + lane < params.shape.parts) boundary = plan.boundary(base + lane);
-    const bool is_split = boundary.split == 1;
+    const bool in_pair = kInPairs && boundary.in_pair;
+    const bool is_split = boundary.split == 1 && !in_pair;
+    pairs |= __any_sync(~0u, in_pair);
     const uint32_t all = __ballot_sync(~0u, is_split);
     if (is_split) {
       list.requests[count + __popc(all & ((1u << lane) - 1))] = {
@@ -48,7 +54,10 @@ __device__ __forceinline__ void list_splits(const Params& params, SplitList& lis
     }
     count += __popc(all);
   }
-  if (lane == 0) list.count = count;
+  if (lane == 0) {
+    list.count = count;
+    list.pairs = pairs;
+  }
 }
 
 // By all threads of a block, when their roles end. Whether there is anything to merge; then what
@@ -59,7 +68,7 @@ __device__ __forceinline__ bool meet(const Params& params, const SplitList& list
   if (!params.merges) return false;
   constexpr unsigned kAllThreads = 0;
   __barrier_sync(kAllThreads);
-  if (list.count == 0) return false;
+  if (list.count == 0 && list.pairs == 0) return false;
   prepare();
   cooperative_groups::this_grid().sync();
   return true;
@@ -79,6 +88,25 @@ __device__ __forceinline__ uint32_t own_block() {
   uint32_t block;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
   return block;
+}
+
+// A sum of weights is 0, NaN, or at least 1.
+__device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 0 : __fdividef(1, sum); }
+
+// What the sum of a row's weights is with that of its sink. Not of one that is 0.
+template <class Params>
+__device__ __forceinline__ float with_sink(const Params& params, int r, float peak, float sum) {
+  if (params.sink == nullptr || sum == 0) return sum;
+  return sum + power_of_2((params.sink[r] - peak) * kLog2E);
+}
+
+template <class Params>
+__device__ __forceinline__ void store_lse(const Params& params, int request, int r, float peak,
+                                          float sum) {
+  if (params.lse.data == nullptr) return;
+  const Shape& shape = params.shape;
+  *params.lse.template at<float>(request, shape.token_of(r), shape.head_of(r)) =
+      sum == 0 ? -INFINITY : peak + log2f(sum) * kLn2;
 }
 
 // By two warpgroups of every block. A block takes some strips of eight rows at a time, all partial
@@ -302,7 +330,7 @@ class Merger {
     const bool exists = r < static_cast<uint32_t>(params_.shape.rows);
     if (round.strip + first == 0) store_beside(round, r, exists, total);
     if constexpr (Params::kSelects) {
-      if (exists) total = with_sink(r, scratch_.peaks[row], total);
+      if (exists) total = with_sink(params_, r, scratch_.peaks[row], total);
     }
     const float inverse = inverse_of(total);
     const Shape& shape = params_.shape;
@@ -339,7 +367,7 @@ class Merger {
   __device__ __forceinline__ void store_beside(const Round& round, uint32_t r, bool exists,
                                                float total) const {
     const bool leads = exists && lane_ % 4 == 0;
-    if (leads) store_lse(round.split.request, r, scratch_.peaks[lane_ / 4], total);
+    if (leads) store_lse(params_, round.split.request, r, scratch_.peaks[lane_ / 4], total);
     if constexpr (Params::kSelects) {
       if (params_.max_logits.data == nullptr) return;
       float peak = -INFINITY;
@@ -351,24 +379,6 @@ class Merger {
       if (!leads) return;
       *params_.max_logits.template at<float>(round.split.request, 0, r) = peak * kLn2;
     }
-  }
-
-  // A sum of weights is 0, NaN, or at least 1.
-  static __device__ __forceinline__ float inverse_of(float sum) {
-    return sum == 0 ? 0 : __fdividef(1, sum);
-  }
-
-  // What the sum of a row's weights is with that of its sink. Not of one that is 0.
-  __device__ __forceinline__ float with_sink(int r, float peak, float sum) const {
-    if (params_.sink == nullptr || sum == 0) return sum;
-    return sum + power_of_2((params_.sink[r] - peak) * kLog2E);
-  }
-
-  __device__ __forceinline__ void store_lse(int request, int r, float peak, float sum) const {
-    if (params_.lse.data == nullptr) return;
-    const Shape& shape = params_.shape;
-    *params_.lse.template at<float>(request, shape.token_of(r), shape.head_of(r)) =
-        sum == 0 ? -INFINITY : peak + log2f(sum) * kLn2;
   }
 
   const Params& params_;

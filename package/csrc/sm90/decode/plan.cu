@@ -67,11 +67,12 @@ __device__ Boundary boundary_at(const Line& line, const PlanView& plan, const Sh
     return {low, static_cast<int32_t>(split * request.split_blocks), static_cast<int32_t>(split),
             0};
   }
-  if (inside < line.overhead + line.align) return {low, 0, 0, 0};
+  const int32_t in_pair = line.in_pairs(request.blocks);
+  if (inside < line.overhead + line.align) return {low, 0, 0, in_pair};
   const int64_t block = (inside - line.overhead) / line.align * line.align;
   if (inside - line.overhead >= request.blocks) return next;
   return {low, static_cast<int32_t>(block),
-          static_cast<int32_t>(part - line.first_cut(plan.costs[low]) + 1), 0};
+          static_cast<int32_t>(part - line.first_cut(plan.costs[low]) + 1), in_pair};
 }
 
 __global__ void __launch_bounds__(kThreads)

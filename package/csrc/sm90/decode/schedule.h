@@ -34,9 +34,9 @@ struct Shape {
 // Where a part begins.
 struct Boundary {
   int32_t request;
-  int32_t block;  // of KV
-  int32_t split;  // of the request
-  int32_t reserved;
+  int32_t block;    // of KV
+  int32_t split;    // of the request
+  int32_t in_pair;  // the request is cut in two, and neither piece shares its part
 };
 
 // The arrays in a plan's buffer.

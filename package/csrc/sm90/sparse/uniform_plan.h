@@ -26,6 +26,7 @@ class UniformPlan {
     length_ = Divisor(static_cast<uint32_t>(cuts.length));
     overhead_ = static_cast<uint32_t>(cuts.overhead);
     align_ = static_cast<uint32_t>(cuts.align);
+    in_pairs_ = cuts.in_pairs(blocks);
   }
 
   // Where a part begins.
@@ -36,10 +37,10 @@ class UniformPlan {
       return {static_cast<int32_t>(requests_), 0, 0, 0};
     }
     const uint32_t inside = cost_.remainder(at, request);
-    if (inside < overhead_ + align_) return {static_cast<int32_t>(request), 0, 0, 0};
+    if (inside < overhead_ + align_) return {static_cast<int32_t>(request), 0, 0, in_pairs_};
     return {static_cast<int32_t>(request),
             static_cast<int32_t>((inside - overhead_) & ~(align_ - 1)),
-            static_cast<int32_t>(part - first_cut(request) + 1), 0};
+            static_cast<int32_t>(part - first_cut(request) + 1), in_pairs_};
   }
 
   // The partial results of a request are as many slots from this one on: the part in which it
@@ -80,6 +81,7 @@ class UniformPlan {
   Divisor length_;     // of a part
   uint32_t overhead_;  // of a request
   uint32_t align_;
+  int32_t in_pairs_;
 };
 
 }  // namespace mla::sm90::sparse

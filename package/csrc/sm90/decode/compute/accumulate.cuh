@@ -34,7 +34,8 @@ class Accumulator {
   __device__ Accumulator(const Params& params, SharedMemory<Format>& shared, int side)
       : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), side_(side) {}
 
-  __device__ __forceinline__ void run(int first_row) {
+  // Whether the blocks have met, because the only request was one that two of them share.
+  __device__ __forceinline__ bool run(int first_row) {
     Item item;
     for (ItemReader items(shared_.items); items.next(item);) {
       // From one lane, so that the compiler knows that a warp does not diverge.
@@ -56,12 +57,19 @@ class Accumulator {
         end_tile(place.slot);
       }
       if (item.partial >= 0 && (Params::kSelects || params_.merges)) {
-        store_packed(item.partial, first_row + tile_row(0), factor);
+        // The list of splits is complete, which one of the warps makes.
+        cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kMergeBarrier);
+        if (shared_.splits.pairs) {
+          finish_half(item, first_row, factor);
+          return true;
+        }
+        store_packed(item.partial, own_row(first_row), factor);
       } else {
         store_row<0>(item, first_row + tile_row(0), factor[0]);
         store_row<1>(item, first_row + tile_row(1), factor[1]);
       }
     }
+    return false;
   }
 
  private:
@@ -119,6 +127,13 @@ class Accumulator {
     ++summed_;
   }
 
+  // The first of a thread's two. Worked out anew, or the compiler keeps what follows from it in
+  // registers that it lacks.
+  static __device__ __forceinline__ int own_row(int first_row) {
+    const int thread = own_thread() % kWarpgroup;
+    return first_row + thread / kWarp * 16 + thread % kWarp / 4;
+  }
+
   // Both rows of a thread, `r` the first, if any row of its warp exists.
   __device__ __forceinline__ void store_packed(int partial, int r, const Rows& factor) const {
     if (r / 16 * 16 >= params_.shape.rows) return;
@@ -158,18 +173,116 @@ class Accumulator {
 #pragma unroll
     for (int j = 0; j < kPairs; j += 2) {
       uint32_t own[2] = {rounded<kRow>(j, factor), rounded<kRow>(j + 1, factor)};
-      exchange(own);
-      // Read anew, or the compiler makes two loops and keeps what they share in registers.
-      const int32_t in_fours = *static_cast<const volatile int32_t*>(&params_.out_in_fours);
-      if (exists && in_fours) {
-        *reinterpret_cast<uint2*>(to + offset(j)) = {own[0], own[1]};
-      } else if (exists) {
+      store_four(to + offset(j), own, exists);
+    }
+  }
+
+  // Of the two of a lane's pairs that it keeps.
+  __device__ __forceinline__ void store_four(uint16_t* to, uint32_t (&own)[2], bool exists) const {
+    exchange(own);
+    // Read anew, or the compiler makes two loops and keeps what they share in registers.
+    const int32_t in_fours = *static_cast<const volatile int32_t*>(&params_.out_in_fours);
+    if (exists && in_fours) {
+      *reinterpret_cast<uint2*>(to) = {own[0], own[1]};
+    } else if (exists) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          to[offset(j) + i] = static_cast<uint16_t>(own[i / 2] >> i % 2 * 16);
-        }
+      for (int i = 0; i < 4; ++i) to[i] = static_cast<uint16_t>(own[i / 2] >> i % 2 * 16);
+    }
+  }
+
+  // Of a request that two blocks share: each hands the other one half of the columns, and finishes
+  // the other half.
+  __device__ __forceinline__ void finish_half(const Item& item, int first_row, const Rows& factor) {
+    constexpr int kHalfStrips = kHalf / kStripColumns;
+    const int thread = own_thread();
+    const int r = own_row(first_row);
+    const int kept = item.partial % 2;
+    if (kept == 1) {
+#pragma unroll
+      for (int e = 0; e < kSums; ++e) {
+        const float sum = out_[0](e);
+        out_[0](e) = out_[1](e);
+        out_[1](e) = sum;
       }
     }
+    const bool exist = r / 16 * 16 < params_.shape.rows;  // any of its warp
+    const int strip = thread / kWarpgroup * (kColumns / kStripColumns);
+    if (exist) {
+      float* const to = packed_at(params_.partials, item.partial, r, thread % 4) +
+                        ((1 - kept) * kHalfStrips + strip) * kStripElements;
+#pragma unroll
+      for (int j = 0; j < kBlockPairs; j += 2) {
+        store_strip<0>(to + j / 2 * kStripElements, kBlockPairs + j, factor[0]);
+        store_strip<1>(to + (kStrips + j / 2) * kStripElements, kBlockPairs + j, factor[1]);
+      }
+    }
+    meet(params_, shared_.splits);
+    if (!exist) return;
+    const float* const from = packed_at(params_.partials, item.partial ^ 1, r, thread % 4) +
+                              (kept * kHalfStrips + strip) * kStripElements;
+    const int column = kept * kHalf + strip * kStripColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
+    finish_row<0>(item, r, column, factor[0], from);
+    finish_row<1>(item, r + 8, column, factor[1], from + kStrips * kStripElements);
+  }
+
+  // From `column` on; `from` are the other block's sums.
+  template <int kRow>
+  __device__ __forceinline__ void finish_row(const Item& item, int r, int column, float factor,
+                                             const float* from) const {
+    float4 sums_of_other[kBlockPairs / 2];
+#pragma unroll
+    for (int i = 0; i < kBlockPairs / 2; ++i) {
+      sums_of_other[i] = __ldcg(reinterpret_cast<const float4*>(from + i * kStripElements));
+    }
+    const bool exists = r < params_.shape.rows;
+    const int other = item.partial ^ 1;
+    const float own_lse = exists ? of_row(params_.partials.lse, item.partial, r) : -INFINITY;
+    const float other_lse = exists ? of_row(params_.partials.lse, other, r) : -INFINITY;
+    const float peak = fmaxf(own_lse, other_lse);
+    const float shift = peak == -INFINITY ? 0 : peak;
+    float own_weight = power_of_2((own_lse - shift) * kLog2E);
+    float other_weight = power_of_2((other_lse - shift) * kLog2E);
+    float total = own_weight + other_weight;
+    if (exists && column == 0) {
+      store_lse(params_, item.request, r, peak, total);
+      if constexpr (Params::kSelects) store_peak(item, r);
+    }
+    if constexpr (Params::kSelects) {
+      if (exists) total = with_sink(params_, r, peak, total);
+    }
+    const float inverse = inverse_of(total);
+    own_weight *= inverse;
+    other_weight *= inverse;
+    auto* const to = params_.out.template at<uint16_t>(item.request, params_.shape.token_of(r),
+                                                       params_.shape.head_of(r)) +
+                     column;
+#pragma unroll
+    for (int j = 0; j < kBlockPairs; j += 2) {
+      const float4 add = sums_of_other[j / 2];
+      const float2 low = sums<kRow>(j, factor);
+      const float2 high = sums<kRow>(j + 1, factor);
+      uint32_t own[2] = {pair_of<Out>(weighed(low.x, own_weight) + weighed(add.x, other_weight),
+                                      weighed(low.y, own_weight) + weighed(add.y, other_weight)),
+                         pair_of<Out>(weighed(high.x, own_weight) + weighed(add.z, other_weight),
+                                      weighed(high.y, own_weight) + weighed(add.w, other_weight))};
+      store_four(to + offset(j), own, exists);
+    }
+  }
+
+  // What has no weight adds nothing, whatever it is.
+  static __device__ __forceinline__ float weighed(float sum, float weight) {
+    return weight == 0 ? 0 : sum * weight;
+  }
+
+  __device__ __forceinline__ float of_row(const float* of_rows, int partial, int r) const {
+    return __ldcg(of_rows + int64_t{partial} * params_.partials.rows + r);
+  }
+
+  __device__ __forceinline__ void store_peak(const Item& item, int r) const {
+    if (params_.max_logits.data == nullptr) return;
+    const float peak = fmaxf(of_row(params_.partial_peaks, item.partial, r),
+                             of_row(params_.partial_peaks, item.partial ^ 1, r));
+    *params_.max_logits.template at<float>(item.request, 0, r) = peak * kLn2;
   }
 
   // Of the j-th pair of a row of a thread, from the column where the thread begins.

@@ -23,7 +23,6 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int k
 __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Params params) {
   using Format = mla::sm90::Format<kQ, kKv>;
   using Out = typename ElementOf<kOut>::Type;
-  constexpr uint32_t kMergeBarrier = 2;
   extern __shared__ char memory[];
   auto& shared = *reinterpret_cast<SharedMemory<Format>*>(memory);
   // Blocks of a cluster share what they load, unless each gathers its own.
@@ -71,10 +70,11 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
     cutlass::arch::warpgroup_reg_alloc<160>();
-    if (threadIdx.x < kWarp) list_splits(params, shared.splits);
-    Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
-    meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
-                                                        kMergeBarrier);
+    if (threadIdx.x < kWarp) list_splits<true>(params, shared.splits);
+    if (!Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row)) {
+      meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
+                                                          kMergeBarrier);
+    }
   } else if (warpgroup == 2) {
     cutlass::arch::warpgroup_reg_alloc<144>();
     Weigher<Format, kBlocks, kGathers, Params>(params, shared, first_row).run();

@@ -14,7 +14,6 @@ template <class Format, class Out, class Filler, int kBlocks, bool kGathers, cla
 struct Block {
   static constexpr int kComputeWarpgroups = 3;
   static constexpr int kFillerRegisters = 48;
-  static constexpr uint32_t kMergeBarrier = 2;
 
   const Params& params;
   SharedMemory<Format>& shared;
@@ -39,10 +38,11 @@ struct Block {
   // By the first two warpgroups.
   __device__ __forceinline__ void accumulate(int warpgroup) const {
     cutlass::arch::warpgroup_reg_alloc<160>();
-    if (threadIdx.x < kWarp) list_splits(params, shared.splits);
-    Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
-    meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
-                                                        kMergeBarrier);
+    if (threadIdx.x < kWarp) list_splits<true>(params, shared.splits);
+    if (!Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row)) {
+      meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
+                                                          kMergeBarrier);
+    }
   }
 
   // By the third.

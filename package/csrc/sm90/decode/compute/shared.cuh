@@ -59,6 +59,8 @@ struct Format<DType::bf16, DType::e4m3> {
 
 inline constexpr int kWeightSlots = 2;
 
+inline constexpr uint32_t kMergeBarrier = 2;  // of the two warpgroups of the output
+
 // Chunks of Q that are in registers; the rest is in shared memory.
 inline constexpr int kRegisterChunks = 5;
 

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(stream::kThreads, 1)
   if (warpgroup < stream::kWorkers) {
     static_assert(stream::kWorkers == 2);
     cutlass::arch::warpgroup_reg_alloc<stream::kWorkerRegisters<kRows>>();
-    if (threadIdx.x < kWarp) list_splits(params, shared.splits);
+    if (threadIdx.x < kWarp) list_splits<false>(params, shared.splits);
     stream::Worker<Out, kRows>(params, shared, warpgroup).run();
     meet_and_merge<Out, sizeof(shared.tiles)>(params, shared.splits, shared.tiles,
                                               stream::kAllWorkers);
