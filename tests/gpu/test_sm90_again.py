@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
+import pytest
 import torch
 
 from tests.gpu.conftest import check_at_once
