@@ -88,17 +88,33 @@ struct TmaLoader {
 
   __device__ void load_codes(uint32_t tile, const TilePlaces& places, uint64_t present,
                              bool leads) {
-    const uint32_t phase = tile & 1;
+    const BoxOfTokens whole = places.of(0);
+    if (params.kv.tile_boxes == 1) {
+      // By one thread, which nine waits of the whole warp would hold up: e4m3 takes 20% longer.
+      if (leads) {
+#pragma unroll 1
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+          load(chunk, begin_codes(tile, chunk, present), shared.codes.chunks[chunk], whole);
+        }
+      }
+      __syncwarp();
+      return;
+    }
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      shared.codes.empty[chunk].wait(phase ^ 1);
-      FullBarrier& full = shared.codes.full[chunk];
-      if (leads) {
-        if (chunk == kRopeChunk) shared.codes.present = present;
-        full.arrive_and_expect_tx(kChunkElements);
-      }
-      load<1>(chunk, full, shared.codes.chunks[chunk], places, leads);
+      if (leads) begin_codes(tile, chunk, present);
+      __syncwarp();
+      load<1>(chunk, shared.codes.full[chunk], shared.codes.chunks[chunk], places, leads);
     }
+  }
+
+  // When the place is empty, by one thread.
+  __device__ FullBarrier& begin_codes(uint32_t tile, int chunk, uint64_t present) {
+    shared.codes.empty[chunk].wait((tile & 1) ^ 1);
+    if (chunk == kRopeChunk) shared.codes.present = present;
+    FullBarrier& full = shared.codes.full[chunk];
+    full.arrive_and_expect_tx(kChunkElements);
+    return full;
   }
 
   // `kCount` chunks from one on.
