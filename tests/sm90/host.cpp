@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -94,6 +95,7 @@ Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
   params.kv.latent_stride_page = params.kv.rope_stride_page = 576 * page_size;
   params.kv.num_pages = 9;
   params.kv.page_size = page_size;
+  params.kv.box_tokens = std::gcd(page_size, 64);
   params.query.latent = {address(q), {q_stride * 32, q_stride * 16, q_stride}};
   params.query.rope = {address(q + 1024), {q_stride * 32, q_stride * 16, q_stride}};
   params.query.by_tma = 1;
@@ -115,7 +117,7 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
       {rope ? 64u : 512u, static_cast<uint64_t>(kv.page_size), static_cast<uint64_t>(kv.num_pages),
        0},
       {token * bytes, page * bytes, 0},
-      {64, 64, 1, 0},
+      {64, static_cast<uint32_t>(kv.box_tokens), 1, 0},
       static_cast<uint32_t>(!codes                                ? CU_TENSOR_MAP_SWIZZLE_128B
                             : traits.schedule == Schedule::stream ? CU_TENSOR_MAP_SWIZZLE_64B
                                                                   : CU_TENSOR_MAP_SWIZZLE_NONE)};
@@ -171,6 +173,8 @@ void check_memo() {
   check(fresh() == 2, "strides of q are two maps");
   check_step(step(kCache, 128, kQ, 576), kBf16, "a cache of other pages at the same address");
   check(fresh() == 2, "pages are two maps");
+  check_step(step(kCache, 48, kQ, 576), kBf16, "boxes of a part of a tile");
+  check(fresh() == 2, "boxes are two maps");
   check_step(step(kCache, 64, kQ, 576), kCodes, "codes at the same address");
   check(fresh() == 2, "types are two maps");
   check_step(step(kCache, 64, kQ, 576), kStream, "codes as another schedule reads them");
