@@ -64,6 +64,15 @@ def test_contiguous(variant: Row, q_len: int, causal: bool) -> None:
     Decode(variant.name, lengths=lengths, paged=False, q_len=q_len, causal=causal, num_heads=16).check()
 
 
+@each_with("capacity, num_heads", [(700 + more, heads) for more in (0, 1, 4, 8) for heads in (16, 128)], TMA)
+def test_contiguous_of_any_capacity(variant: Row, capacity: int, num_heads: int) -> None:
+    """Caches whose tokens the accelerator takes in groups of eight, and ones that end inside a group."""
+    lengths = (700, 1, 650)
+    problem = Decode(variant.name, lengths=lengths, paged=False, num_heads=num_heads, spare=capacity - max(lengths))
+    assert problem.capacity == capacity
+    problem.check()
+
+
 @each
 @pytest.mark.parametrize(
     "lengths",
@@ -128,6 +137,13 @@ def test_one_long_request_among_short_ones(variant: Row, num_heads: int) -> None
     Decode(variant.name, lengths=(100,) * 20 + (20000,) + (300,) * 11, num_heads=num_heads).check()
 
 
+@each_with("num_heads", [16, 64, 128])
+@pytest.mark.parametrize("long", [9000, 40000])
+def test_one_long_request_among_many(variant: Row, long: int, num_heads: int) -> None:
+    """Requests of two pieces, which blocks finish, beside one of many, which all merge."""
+    Decode(variant.name, lengths=(500,) * 90 + (long,) + (700,) * 30, num_heads=num_heads).check()
+
+
 @each_with("num_heads", [5, 16, 128])
 @pytest.mark.parametrize("batch", [1, 2, 5, 16, 40, 100])
 def test_requests_in_any_number_of_parts(variant: Row, num_heads: int, batch: int) -> None:
@@ -152,6 +168,19 @@ def test_shared_requests_whose_lengths_change_after_the_plan(variant: Row, num_h
     problem = Decode(variant.name, lengths=lengths, num_heads=num_heads)
     inputs, kernel = problem.tensors(), problem.kernel()
     plan = kernel.plan(torch.full_like(inputs["seq_lens"], 1000), num_heads=num_heads, q_len=1)
+    out, lse = kernel(**inputs, **problem.scalars(), plan=plan, workspace=garbage_workspace("cuda").fill_(0xFF))
+    problem.compare(out, lse, *problem.expected())
+
+
+@each_with("num_heads", PAIRS)
+def test_requests_of_two_pieces_whose_lengths_change_after_the_plan(variant: Row, num_heads: int) -> None:
+    """The block that finishes a request has the first piece of it; either may have nothing to sum then."""
+    batch, most = 150, 1050
+    lengths = tuple((most, 3, 0, 513, 600, 1)[i % 6] for i in range(batch))
+    problem = Decode(variant.name, lengths=lengths, num_heads=num_heads)
+    inputs, kernel = problem.tensors(), problem.kernel()
+    planned = torch.tensor([900 + 37 * (i % 5) for i in range(batch)], dtype=torch.int32, device="cuda")
+    plan = kernel.plan(planned, num_heads=num_heads, q_len=1)
     out, lse = kernel(**inputs, **problem.scalars(), plan=plan, workspace=garbage_workspace("cuda").fill_(0xFF))
     problem.compare(out, lse, *problem.expected())
 

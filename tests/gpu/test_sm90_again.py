@@ -19,6 +19,9 @@ from tests.kernels.rows import Row
 
 __all__ = ["hopper"]
 
+RAGGED = tuple(900 + 37 * (i % 5) for i in range(150))
+"""Most of these requests are in one piece or two."""
+
 
 @each
 def test_a_graph_is_replayed_after_the_lengths_change(variant: Row) -> None:
@@ -121,7 +124,7 @@ def test_layers_take_turns_in_two_threads(variant: Row) -> None:
 
 
 @each_with("num_heads, q_len", [(16, 2), (128, 2), (64, 1)])
-@pytest.mark.parametrize("lengths", [MIXED, (1000,) * 64], ids=["mixed", "equal"])
+@pytest.mark.parametrize("lengths", [MIXED, (1000,) * 64, RAGGED], ids=["mixed", "equal", "ragged"])
 def test_the_same_bits_in_a_hundred_runs(variant: Row, num_heads: int, q_len: int, lengths: tuple[int, ...]) -> None:
     problem = Decode(variant.name, lengths=lengths, num_heads=num_heads, q_len=q_len)
     inputs = problem.tensors()

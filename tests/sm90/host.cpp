@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <iterator>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "common/status.h"
@@ -23,11 +25,16 @@ std::atomic<bool> refuses{false};
 struct Request {
   uint64_t data;
   uint32_t type, rank;
-  uint64_t extents[4], strides[3];
-  uint32_t box[4];
+  uint64_t extents[5], strides[4];
+  uint32_t box[5];
   uint32_t swizzle;
 };
 static_assert(sizeof(Request) <= sizeof(CUtensorMap));
+
+template <class Number, size_t kSize>
+void set(Number (&to)[kSize], std::initializer_list<std::common_type_t<Number>> numbers) {
+  std::copy(numbers.begin(), numbers.end(), to);
+}
 
 CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
                 const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
@@ -96,6 +103,7 @@ Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
   params.kv.num_pages = 9;
   params.kv.page_size = page_size;
   params.kv.box_tokens = std::gcd(page_size, 64);
+  params.kv.in_groups = page_size % 8 == 0;
   params.query.latent = {address(q), {q_stride * 32, q_stride * 16, q_stride}};
   params.query.rope = {address(q + 1024), {q_stride * 32, q_stride * 16, q_stride}};
   params.query.by_tma = 1;
@@ -107,32 +115,54 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
   const bool codes = traits.kv == DType::e4m3;
   const KvView& kv = params.kv;
   const uint64_t bytes = codes ? 1 : 2;
-  const uint64_t token = rope ? kv.rope_stride_token : kv.latent_stride_token;
-  const uint64_t page = rope ? kv.rope_stride_page : kv.latent_stride_page;
-  return {
-      reinterpret_cast<uintptr_t>(rope ? kv.rope : kv.latent),
-      static_cast<uint32_t>(codes ? CU_TENSOR_MAP_DATA_TYPE_UINT8
-                                  : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
-      3,
-      {rope ? 64u : 512u, static_cast<uint64_t>(kv.page_size), static_cast<uint64_t>(kv.num_pages),
-       0},
-      {token * bytes, page * bytes, 0},
-      {64, static_cast<uint32_t>(kv.box_tokens), 1, 0},
-      static_cast<uint32_t>(!codes                                ? CU_TENSOR_MAP_SWIZZLE_128B
-                            : traits.schedule == Schedule::stream ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                                  : CU_TENSOR_MAP_SWIZZLE_NONE)};
+  const uint64_t columns = rope ? 64 : 512;
+  const uint64_t token = (rope ? kv.rope_stride_token : kv.latent_stride_token) * bytes;
+  const uint64_t page = (rope ? kv.rope_stride_page : kv.latent_stride_page) * bytes;
+  const auto size = static_cast<uint64_t>(kv.page_size);
+  const auto pages = static_cast<uint64_t>(kv.num_pages);
+  const auto box = static_cast<uint32_t>(kv.box_tokens);
+  const uint32_t chunks = rope ? 1 : 4;
+  Request map = {};
+  map.data = reinterpret_cast<uintptr_t>(rope ? kv.rope : kv.latent);
+  if (codes) {
+    map.type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    map.swizzle = traits.schedule == Schedule::stream ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                      : CU_TENSOR_MAP_SWIZZLE_NONE;
+    map.rank = 3;
+    set(map.extents, {columns, size, pages});
+    set(map.strides, {token, page});
+    set(map.box, {64u, box, 1u});
+    return map;
+  }
+  map.type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+  map.rank = 5;
+  // What has one row has any stride that the driver takes.
+  const uint64_t chunk = 64 * bytes;
+  if (kv.in_groups) {
+    set(map.extents, {64, 8, columns / 64, size / 8, pages});
+    set(map.strides, {token, chunk, token * 8, page});
+    set(map.box, {64u, 8u, chunks, box / 8, 1u});
+  } else {
+    set(map.extents, {64, size, columns / 64, 1, pages});
+    set(map.strides, {token, chunk, chunk, page});
+    set(map.box, {64u, box, chunks, 1u, 1u});
+  }
+  return map;
 }
 
 Request query_map(const Params& params, bool rope) {
   const RowView& rows = rope ? params.query.rope : params.query.latent;
   const auto bytes = [&](int i) { return static_cast<uint64_t>(rows.stride[i]) * 2; };
-  return {reinterpret_cast<uintptr_t>(rows.data),
-          CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-          4,
-          {rope ? 64u : 512u, 16, 2, static_cast<uint64_t>(params.shape.batch)},
-          {bytes(2), bytes(1), bytes(0)},
-          {64, 16, 4, 1},
-          CU_TENSOR_MAP_SWIZZLE_128B};
+  Request map = {};
+  map.data = reinterpret_cast<uintptr_t>(rows.data);
+  map.type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+  map.rank = 4;
+  set(map.extents, {rope ? 64u : 512u, 16, 2, static_cast<uint64_t>(params.shape.batch)});
+  set(map.strides, {bytes(2), bytes(1), bytes(0)});
+  set(map.box, {64u, 16u, 4u, 1u});
+  return map;
 }
 
 bool is(const CUtensorMap& map, const Request& want) {
@@ -175,6 +205,8 @@ void check_memo() {
   check(fresh() == 2, "pages are two maps");
   check_step(step(kCache, 48, kQ, 576), kBf16, "boxes of a part of a tile");
   check(fresh() == 2, "boxes are two maps");
+  check_step(step(kCache, 100, kQ, 576), kBf16, "pages that do not end with a group of eight");
+  check(fresh() == 2, "pages without groups are two maps");
   check_step(step(kCache, 64, kQ, 576), kCodes, "codes at the same address");
   check(fresh() == 2, "types are two maps");
   check_step(step(kCache, 64, kQ, 576), kStream, "codes as another schedule reads them");

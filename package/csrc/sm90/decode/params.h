@@ -46,6 +46,7 @@ struct KvView {
   int32_t page_size;
   int32_t box_tokens;  // of one page, that the accelerator loads together
   int32_t tile_boxes;
+  int32_t in_groups;  // a box is groups of tokens, in a dimension of their own
 };
 
 // Of a box of queries in its tensor map.

@@ -28,30 +28,38 @@ struct Request {
   __device__ int64_t cost() const { return blocks + Cuts::kOverhead * splits(); }
 };
 
+// Cut at every multiple of `rise` / `run`, rounded down.
 struct Line : Cuts {
+  int64_t rise;
+  int64_t run;
+
+  __device__ int64_t cut(int part) const { return part * rise / run; }
+  // The first part whose cut is at `place` or beyond.
+  __device__ int64_t first_from(int64_t place) const { return ceil_div(place * run, rise); }
+
   // The first part whose cut splits a request that begins at `start`.
-  __device__ int64_t first_cut(int64_t start) const {
-    return ceil_div(start + overhead + align, length);
-  }
+  __device__ int64_t first_cut(int64_t start) const { return first_from(start + overhead + align); }
   __device__ int64_t cuts(int64_t start, const Request& request, int parts) const {
-    const int64_t end = min((start + overhead + request.blocks - 1) / length, int64_t{parts - 1});
-    return max(end - first_cut(start) + 1, int64_t{0});
+    const int64_t end = min(first_from(start + overhead + request.blocks), int64_t{parts});
+    return max(end - first_cut(start), int64_t{0});
   }
 };
 
-// `equal`: every request is like the first.
+// `equal`: every request is like the first. Others are cut into parts of which none is empty.
 __device__ Line line_of(int64_t total, const Shape& shape, bool equal, const Request& first) {
   if (equal && shape.max_splits == 0) {
-    return {Cuts::of_equal(shape.batch, first.blocks, shape.parts, 0, shape.rows)};
+    const Cuts cuts = Cuts::of_equal(shape.batch, first.blocks, shape.parts, 0, shape.rows);
+    return {cuts, cuts.length, 1};
   }
-  Line line = {Cuts::anywhere(total, shape.parts)};
-  if (equal) line.move_to_ends(first.cost());
-  return line;
+  Cuts cuts = Cuts::anywhere(total, shape.parts);
+  if (!equal && total > shape.parts) return {cuts, total, shape.parts};
+  if (equal) cuts.move_to_ends(first.cost());
+  return {cuts, cuts.length, 1};
 }
 
 __device__ Boundary boundary_at(const Line& line, const PlanView& plan, const Shape& shape,
                                 const int32_t* lengths, int part) {
-  const int64_t at = part * line.length;
+  const int64_t at = line.cut(part);
   int32_t low = 0, high = shape.batch;  // the last request that begins at or before the cut
   while (high - low > 1) {
     const int32_t middle = low + (high - low) / 2;

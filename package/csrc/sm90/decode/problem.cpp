@@ -31,6 +31,15 @@ Status check_kv(const Problem& p, const Traits& traits) {
       {{p.kv_rope_stride_page, p.num_pages}, {p.kv_rope_stride_token, p.page_size}});
 }
 
+// Tokens of one page that are loaded together. What tensor cores read as it is has the blocks of a
+// cluster share the boxes of a tile; of codes, they share the chunks.
+int box_of(const Problem& p, const Traits& traits, const Shape& shape) {
+  const bool are_codes = traits.kv == DType::e4m3;
+  const int64_t most = are_codes ? kTileTokens : kTileTokens / shape.cluster;
+  if (!is_contiguous(p)) return static_cast<int>(std::gcd(p.page_size, most));
+  return static_cast<int>(are_codes || p.page_size % kGroup == 0 ? most : kGroup);
+}
+
 RowView rows(void* data, int64_t b, int64_t s, int64_t h) { return {data, {b, s, h}}; }
 
 }  // namespace
@@ -83,9 +92,9 @@ Status check_problem(const Problem& p, const Traits& traits) {
       return Status::error(MLA_SHAPE, "kv_cache", text(p.num_pages, " rows"),
                            text("a row for each of ", p.batch, " requests"));
     }
-  } else if (traits.load == Load::tma && p.page_size % kLeastBox != 0) {
+  } else if (traits.load == Load::tma && p.page_size % kGroup != 0) {
     return refuse("page_size", text(p.page_size),
-                  text("multiples of ", kLeastBox, "; others take load gather"));
+                  text("multiples of ", kGroup, "; others take load gather"));
   }
   const int64_t rows = saturating_product({p.q_len, p.num_heads});
   if (traits.schedule == Schedule::stream && rows > kStreamRows) {
@@ -139,9 +148,7 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
       p.out, traits.out,
       {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}});
   params->lse = rows(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h);
-  const int box_tokens = is_contiguous(p)
-                             ? kTileTokens
-                             : static_cast<int>(std::gcd(p.page_size, int64_t{kTileTokens}));
+  const int box_tokens = box_of(p, traits, shape);
   params->kv = {p.kv_latent,
                 p.kv_rope,
                 p.kv_latent_stride_page,
@@ -153,7 +160,8 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                 static_cast<int32_t>(p.num_pages),
                 static_cast<int32_t>(p.page_size),
                 box_tokens,
-                kTileTokens / box_tokens};
+                kTileTokens / box_tokens,
+                p.page_size % kGroup == 0};
   const int64_t padded = slot_rows(shape);
   auto* const partial = static_cast<float*>(workspace);
   params->merges = shape.max_splits == 0 && shape.parts > 1 && shape.parts <= kMostParts;

@@ -22,9 +22,9 @@ struct Dimension {
   int box;
 };
 
-// Rows of `columns` elements in outer dimensions; a box has one chunk of each row.
+// Rows of `columns` elements in outer dimensions; of a row, a box has one chunk.
 struct Rows {
-  static constexpr size_t kMostRank = 4;
+  static constexpr size_t kMostRank = 5;
 
   void* data;
   DType dtype;
@@ -65,7 +65,7 @@ struct Hash {
 
 Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
   static const cuda::DriverFunction<Encode> encode_tiled("cuTensorMapEncodeTiled", 12000);
-  constexpr std::array<cuuint32_t, Rows::kMostRank> kSteps = {1, 1, 1, 1};
+  constexpr std::array<cuuint32_t, Rows::kMostRank> kSteps = {1, 1, 1, 1, 1};
   const CUresult result =
       encode_tiled(map,
                    rows.dtype == DType::e4m3   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
@@ -105,19 +105,27 @@ Status find_map(const char* name, const Rows& rows, CUtensorMap* map) {
 }
 
 Status find_kv_maps(const KvView& kv, const Traits& traits, Params* params) {
-  const auto find = [&](const void* data, int columns, int64_t token, int64_t page,
+  const auto find = [&](const void* data, int columns, int chunks, int64_t token, int64_t page,
                         CUtensorMap* map) {
-    return find_map("kv_cache",
-                    {data,
-                     columns,
-                     {{kv.page_size, token, kv.box_tokens}, {kv.num_pages, page, 1}},
-                     traits.kv,
-                     swizzle_of(traits)},
-                    map);
+    const auto of_rows = [&](int columns, std::initializer_list<Dimension> outer) {
+      return find_map("kv_cache", {data, columns, outer, traits.kv, swizzle_of(traits)}, map);
+    };
+    const Dimension pages = {kv.num_pages, page, 1};
+    if (traits.kv == DType::e4m3) {
+      return of_rows(columns, {{kv.page_size, token, kv.box_tokens}, pages});
+    }
+    const Dimension of_chunks = {columns / kChunk, kChunk, chunks};
+    if (!kv.in_groups) {
+      return of_rows(kChunk, {{kv.page_size, token, kv.box_tokens}, of_chunks, {1, 0, 1}, pages});
+    }
+    return of_rows(kChunk, {{kGroup, token, kGroup},
+                            of_chunks,
+                            {kv.page_size / kGroup, token * kGroup, kv.box_tokens / kGroup},
+                            pages});
   };
-  MLA_TRY(
-      find(kv.latent, kLatent, kv.latent_stride_token, kv.latent_stride_page, &params->latent_map));
-  return find(kv.rope, kRope, kv.rope_stride_token, kv.rope_stride_page, &params->rope_map);
+  MLA_TRY(find(kv.latent, kLatent, kLatentChunks / 2, kv.latent_stride_token, kv.latent_stride_page,
+               &params->latent_map));
+  return find(kv.rope, kRope, 1, kv.rope_stride_token, kv.rope_stride_page, &params->rope_map);
 }
 
 }  // namespace

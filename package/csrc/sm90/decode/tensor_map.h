@@ -7,7 +7,7 @@
 
 namespace mla::sm90 {
 
-// Fills the maps of what is loaded so, KV and Q; a box is one chunk of one tile.
+// Fills the maps of what is loaded so, KV and Q.
 Status encode_maps(const Traits& traits, Params* params);
 
 // Of queries [batch, q_len, num_heads], as rows and their strides say.

@@ -11,7 +11,7 @@ namespace mla::sm90 {
 inline constexpr int kTileRows = 64;    // query rows of a block: heads of tokens, packed
 inline constexpr int kTileTokens = 64;  // KV tokens of a step of a warpgroup
 inline constexpr int kChunk = 64;       // columns of a tile that lie together in shared memory
-inline constexpr int kLeastBox = 8;     // tokens that the swizzle of shared memory repeats after
+inline constexpr int kGroup = 8;        // rows that the swizzle of shared memory repeats after
 inline constexpr int kChunks = kHeadDim / kChunk;
 inline constexpr int kLatentChunks = kLatent / kChunk;
 inline constexpr int kRopeChunk = kLatentChunks;

@@ -13,6 +13,7 @@ struct Item {
   int32_t end;      // block
   int32_t tokens;   // of the request
   int32_t partial;  // where the result goes, -1: it is the request's
+  int32_t other;    // the request's other partial result, if a block finishes both; or -1
 };
 
 // Lengths are the current ones, not those of the plan: the last split of a request goes on to its
@@ -32,7 +33,9 @@ class Walk {
     const auto plan = params_.schedule();
     const int r = at_.request;
     if (r >= params_.shape.batch) return false;
-    const Boundary last = plan.boundary(part_ + 1);
+    int part = part_;
+    asm volatile("" : "+r"(part));  // or the compiler keeps its place in registers that it lacks
+    const Boundary last = plan.boundary(part + 1);
     const int length = params_.length_of(r);
     const int first_partial = plan.first_partial_of(r);
     const int splits = plan.partials_of(r);
@@ -40,6 +43,9 @@ class Walk {
     item.request = r;
     item.tokens = min(max(length, 0), params_.capacity);
     item.partial = splits > 0 ? first_partial + at_.split : -1;
+    // Of two pieces, the first is the last item of its part. In a pair, so is the second.
+    const bool finishes = splits == 2 && (at_.split == 0 || plan.boundary(part).in_pair);
+    item.other = finishes ? first_partial + 1 - at_.split : -1;
     item.first = at_.block;
     item.end = ceil_div(item.tokens, kTileTokens);
     if (params_.shape.max_splits > 0 && at_.split + 1 < splits) {

@@ -233,7 +233,7 @@ struct RowWidener {
   __device__ __forceinline__ void widen(int step, uint32_t slot, uint32_t tile) const {
     const uint32_t lane = this->lane();
     constexpr uint32_t kHalfWarp = kWarp / 2;
-    constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
+    constexpr uint32_t kAtomBytes = kAtomElements * sizeof(Element);
     constexpr uint32_t kRowBytes = kChunk * sizeof(Element);
     const Row(&rows)[kRows] = own.rows[slot];
     const uint32_t half = lane / kHalfWarp;
@@ -245,7 +245,7 @@ struct RowWidener {
     const auto place = half_place<Format>(tile, half);
     const Target target(*this, shared.latent_full[place.slot]);
     const uint32_t to = cute::cast_smem_ptr_to_uint(shared.latent[place.slot]) +
-                        lane / kPieces % 2 * kChunkBytes + piece * sizeof(uint4);
+                        lane / kPieces % 2 * kAtomBytes + piece * sizeof(uint4);
     uint2 left[kRows], right[kRows];
     float2 scale[kRows];
     const auto read = [&](uint32_t k) {
@@ -257,10 +257,11 @@ struct RowWidener {
 #pragma unroll
     for (uint32_t k = 0; k < kRows; ++k) {
       if (k + 1 < kRows) read(k + 1);
-      const uint32_t row =
-          (to ^ (step * kRows + k) % kPieces * sizeof(uint4)) + (first + k) * kRowBytes;
+      const uint32_t of_group = (step * kRows + k) % kGroup;
+      const uint32_t row = (to ^ of_group * sizeof(uint4)) +
+                           first / kGroup * (kHalfChunks * kAtomBytes) + of_group * kRowBytes;
       target.store(row, widened(left[k], scale[k].x));
-      target.store(row + 2 * kChunkBytes, widened(right[k], scale[k].y));
+      target.store(row + 2 * kAtomBytes, widened(right[k], scale[k].y));
     }
     const uint32_t k = lane / kPieces;
     const int rope = rope_place<Format>(tile).slot;

@@ -26,6 +26,7 @@ class Accumulator {
   static constexpr int kSums = cute::size(Output{});
   static constexpr int kPairs = kHalf / 8;  // of neighbours, of a thread, in a row
   static constexpr int kBlockPairs = kPairs / 2;
+  static constexpr int kHalfStrips = kHalf / kStripColumns;
 
   using Rows = float[kThreadRows];
 
@@ -34,7 +35,7 @@ class Accumulator {
   __device__ Accumulator(const Params& params, SharedMemory<Format>& shared, int side)
       : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), side_(side) {}
 
-  // Whether the blocks have met, because the only request was one that two of them share.
+  // Whether the blocks have met, because of the last item something was left to be done.
   __device__ __forceinline__ bool run(int first_row) {
     Item item;
     for (ItemReader items(shared_.items); items.next(item);) {
@@ -57,16 +58,15 @@ class Accumulator {
         end_tile(place.slot);
       }
       if (item.partial >= 0 && (Params::kSelects || params_.merges)) {
-        // The list of splits is complete, which one of the warps makes.
-        cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kMergeBarrier);
-        if (shared_.splits.pairs) {
-          finish_half(item, first_row, factor);
+        if (item.other >= 0) {
+          finish(item, first_row, factor);
           return true;
         }
         store_packed(item.partial, own_row(first_row), factor);
       } else {
-        store_row<0>(item, first_row + tile_row(0), factor[0]);
-        store_row<1>(item, first_row + tile_row(1), factor[1]);
+        const int r = own_row(first_row);
+        store_row<0>(item, r, factor[0]);
+        store_row<1>(item, r + 8, factor[1]);
       }
     }
     return false;
@@ -106,7 +106,7 @@ class Accumulator {
         mma.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.weights[slot]));
     Element* const half = shared_.latent[half_place<Format>(tile_, kHalfOfColumns).slot];
     const Tensor values = mma.get_slice(thread_).partition_fragment_B(
-        make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kChunkElements),
+        make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kAtomElements),
                     ValueLayout<Element, kColumns>{}));
     warpgroup_fence_operand(out_[kHalfOfColumns]);
     warpgroup_arrive();
@@ -156,11 +156,13 @@ class Accumulator {
   template <int kRow>
   __device__ __forceinline__ void store_row(const Item& item, int r, float factor) const {
     const bool exists = r < params_.shape.rows;
-    const int column = side_ * kColumns + thread_ % 2 * 8 + thread_ % 4 / 2 * 4;
+    const int thread = own_thread();
+    const int column = thread / kWarpgroup * kColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
     if (!Params::kSelects && item.partial >= 0) {
       // Unsigned, or the compiler keeps the upper half of a sign in a register that it lacks.
       const int64_t at = uint64_t{static_cast<uint32_t>(item.partial)} * params_.partials.rows + r;
-      float* const to = params_.partials.out + at * kLatent + side_ * kColumns + thread_ % 4 * 2;
+      float* const to =
+          params_.partials.out + at * kLatent + thread / kWarpgroup * kColumns + thread % 4 * 2;
       if (!exists) return;
 #pragma unroll
       for (int j = 0; j < kPairs; ++j)
@@ -190,13 +192,48 @@ class Accumulator {
     }
   }
 
-  // Of a request that two blocks share: each hands the other one half of the columns, and finishes
-  // the other half.
-  __device__ __forceinline__ void finish_half(const Item& item, int first_row, const Rows& factor) {
-    constexpr int kHalfStrips = kHalf / kStripColumns;
-    const int thread = own_thread();
-    const int r = own_row(first_row);
-    const int kept = item.partial % 2;
+  // Of a request of two pieces, when the other piece is there as well. Of a pair of blocks that end
+  // together, each hands the other one half of the columns, and finishes the other half.
+  __device__ __forceinline__ void finish(const Item& item, int first_row, const Rows& factor) {
+    // The list of splits is complete, which one of the warps makes.
+    cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kMergeBarrier);
+    const bool in_pair = shared_.splits.in_pairs;
+    int half = in_pair && item.partial > item.other;
+    if (in_pair) {
+      hand_over(item.partial, own_row(first_row), half, factor);
+      meet(params_, shared_.splits);
+    } else {
+      // The right half is in the place of tiles meanwhile, for want of registers.
+      meet(params_, shared_.splits, [this] {
+#pragma unroll
+        for (int e = 0; e < kSums; e += 4) {
+          *waiting(e) = {out_[1](e), out_[1](e + 1), out_[1](e + 2), out_[1](e + 3)};
+        }
+      });
+    }
+#pragma unroll 1
+    while (true) {
+      finish_half(item, own_row(first_row), half, factor);
+      if (in_pair || half == 1) return;
+      half = 1;
+#pragma unroll
+      for (int e = 0; e < kSums; e += 4) {
+        const float4 sums = *waiting(e);
+        out_[0](e) = sums.x;
+        out_[0](e + 1) = sums.y;
+        out_[0](e + 2) = sums.z;
+        out_[0](e + 3) = sums.w;
+      }
+    }
+  }
+
+  __device__ __forceinline__ float4* waiting(int e) const {
+    static_assert(sizeof(shared_.latent) >= kSums * sizeof(float) * 2 * kWarpgroup);
+    return reinterpret_cast<float4*>(shared_.latent) + e / 4 * 2 * kWarpgroup + own_thread();
+  }
+
+  // The half that a block of a pair does not keep. What it keeps is in the first registers then.
+  __device__ __forceinline__ void hand_over(int partial, int r, int kept, const Rows& factor) {
     if (kept == 1) {
 #pragma unroll
       for (int e = 0; e < kSums; ++e) {
@@ -205,22 +242,30 @@ class Accumulator {
         out_[1](e) = sum;
       }
     }
-    const bool exist = r / 16 * 16 < params_.shape.rows;  // any of its warp
-    const int strip = thread / kWarpgroup * (kColumns / kStripColumns);
-    if (exist) {
-      float* const to = packed_at(params_.partials, item.partial, r, thread % 4) +
-                        ((1 - kept) * kHalfStrips + strip) * kStripElements;
+    if (r / 16 * 16 >= params_.shape.rows) return;
+    float* const to = half_of(partial, r, 1 - kept);
 #pragma unroll
-      for (int j = 0; j < kBlockPairs; j += 2) {
-        store_strip<0>(to + j / 2 * kStripElements, kBlockPairs + j, factor[0]);
-        store_strip<1>(to + (kStrips + j / 2) * kStripElements, kBlockPairs + j, factor[1]);
-      }
+    for (int j = 0; j < kBlockPairs; j += 2) {
+      store_strip<0>(to + j / 2 * kStripElements, kBlockPairs + j, factor[0]);
+      store_strip<1>(to + (kStrips + j / 2) * kStripElements, kBlockPairs + j, factor[1]);
     }
-    meet(params_, shared_.splits);
-    if (!exist) return;
-    const float* const from = packed_at(params_.partials, item.partial ^ 1, r, thread % 4) +
-                              (kept * kHalfStrips + strip) * kStripElements;
-    const int column = kept * kHalf + strip * kStripColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
+  }
+
+  // Of a partial result, the columns of a warpgroup.
+  __device__ __forceinline__ float* half_of(int partial, int r, int half) const {
+    const int thread = own_thread();
+    const int strip = half * kHalfStrips + thread / kWarpgroup * (kColumns / kStripColumns);
+    return packed_at(params_.partials, partial, r, thread % 4) + strip * kStripElements;
+  }
+
+  // Both rows of a thread, `r` the first, from the first registers.
+  __device__ __forceinline__ void finish_half(const Item& item, int r, int half,
+                                              const Rows& factor) const {
+    if (r / 16 * 16 >= params_.shape.rows) return;
+    const int thread = own_thread();
+    const int column =
+        half * kHalf + thread / kWarpgroup * kColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
+    const float* const from = half_of(item.other, r, half);
     finish_row<0>(item, r, column, factor[0], from);
     finish_row<1>(item, r + 8, column, factor[1], from + kStrips * kStripElements);
   }
@@ -235,9 +280,8 @@ class Accumulator {
       sums_of_other[i] = __ldcg(reinterpret_cast<const float4*>(from + i * kStripElements));
     }
     const bool exists = r < params_.shape.rows;
-    const int other = item.partial ^ 1;
     const float own_lse = exists ? of_row(params_.partials.lse, item.partial, r) : -INFINITY;
-    const float other_lse = exists ? of_row(params_.partials.lse, other, r) : -INFINITY;
+    const float other_lse = exists ? of_row(params_.partials.lse, item.other, r) : -INFINITY;
     const float peak = fmaxf(own_lse, other_lse);
     const float shift = peak == -INFINITY ? 0 : peak;
     float own_weight = power_of_2((own_lse - shift) * kLog2E);
@@ -281,7 +325,7 @@ class Accumulator {
   __device__ __forceinline__ void store_peak(const Item& item, int r) const {
     if (params_.max_logits.data == nullptr) return;
     const float peak = fmaxf(of_row(params_.partial_peaks, item.partial, r),
-                             of_row(params_.partial_peaks, item.partial ^ 1, r));
+                             of_row(params_.partial_peaks, item.other, r));
     *params_.max_logits.template at<float>(item.request, 0, r) = peak * kLn2;
   }
 

@@ -71,10 +71,10 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   if (warpgroup < 2) {
     cutlass::arch::warpgroup_reg_alloc<160>();
     if (threadIdx.x < kWarp) list_splits<true>(params, shared.splits);
-    if (!Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row)) {
-      meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
-                                                          kMergeBarrier);
-    }
+    const bool have_met =
+        Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
+    meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
+                                                        kMergeBarrier, have_met);
   } else if (warpgroup == 2) {
     cutlass::arch::warpgroup_reg_alloc<144>();
     Weigher<Format, kBlocks, kGathers, Params>(params, shared, first_row).run();

@@ -39,10 +39,10 @@ struct Block {
   __device__ __forceinline__ void accumulate(int warpgroup) const {
     cutlass::arch::warpgroup_reg_alloc<160>();
     if (threadIdx.x < kWarp) list_splits<true>(params, shared.splits);
-    if (!Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row)) {
-      meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
-                                                          kMergeBarrier);
-    }
+    const bool have_met =
+        Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
+    meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
+                                                        kMergeBarrier, have_met);
   }
 
   // By the third.

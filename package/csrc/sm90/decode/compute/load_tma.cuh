@@ -1,5 +1,5 @@
 // Loads tiles, or their codes, with the tensor memory accelerator. In a cluster, every block asks
-// for every other chunk of KV, and all blocks get it.
+// for every other box of KV, and all blocks get it.
 #pragma once
 
 #include <cute/arch/copy_sm90_desc.hpp>
@@ -19,7 +19,6 @@ struct TmaLoader {
   // Of a warp, which copies Q where that is no boxes.
   static constexpr int kLatentArrivals = kWarp;
   static constexpr int kRopeArrivals = kWarp;
-  static constexpr uint32_t kChunkBytes = kChunkElements * sizeof(Element);
 
   const Params& params;
   SharedMemory<Format>& shared;
@@ -54,14 +53,6 @@ struct TmaLoader {
   }
 
  private:
-  __device__ bool is_mine(int chunk) const { return kCluster == 1 || chunk % kCluster == rank; }
-
-  __device__ const CUtensorMap* map_of(int chunk) const {
-    return chunk == kRopeChunk ? &params.rope_map : &params.latent_map;
-  }
-
-  static __device__ int32_t column_of(int chunk) { return chunk % kRopeChunk * kChunk; }
-
   __device__ void load(uint32_t tile, const TilePlaces& places, uint64_t present, bool leads) {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
@@ -70,20 +61,39 @@ struct TmaLoader {
       shared.latent_empty[place.slot].wait(place.phase ^ 1);
       FullBarrier& full = shared.latent_full[place.slot];
       if (leads) {
-        full.expect_transaction(kHalfChunks * kChunkBytes);
+        full.expect_transaction(sizeof(shared.latent[0]));
         arrive_times(full, kLatentArrivals);
       }
-      load<kHalfChunks>(half * kHalfChunks, full, shared.latent[place.slot], places, leads);
+      load<kHalfChunks>(&params.latent_map, half * kHalfChunks, full, shared.latent[place.slot],
+                        places, leads);
     }
     const auto rope = rope_place<Format>(tile);
     shared.rope_empty[rope.slot].wait(rope.phase ^ 1);
     FullBarrier& full = shared.rope_full[rope.slot];
     if (leads) {
       reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = present;
-      full.expect_transaction(kChunkBytes);
+      full.expect_transaction(sizeof(shared.rope[0]));
       arrive_times(full, kRopeArrivals);
     }
-    load<1>(kRopeChunk, full, shared.rope[rope.slot], places, leads);
+    load<1>(&params.rope_map, 0, full, shared.rope[rope.slot], places, leads);
+  }
+
+  // `kCount` chunks from one on.
+  template <int kCount>
+  __device__ void load(const CUtensorMap* map, int chunk, FullBarrier& full, Element* to,
+                       const TilePlaces& places, bool leads) {
+    const KvView& kv = params.kv;
+#pragma unroll 1
+    for (int box = rank; box < kv.tile_boxes; box += kCluster) {
+      const BoxOfTokens source = places.of(box);
+      if (leads) {
+        const int32_t group = kv.in_groups ? source.offset / kGroup : 0;
+        copy_box<cute::SM90_TMA_LOAD_5D, cute::SM90_TMA_LOAD_MULTICAST_5D>(
+            map, full, to + box * kv.box_tokens * (kCount * kChunk), 0,
+            source.offset - group * kGroup, chunk, group, source.page);
+      }
+      __syncwarp();
+    }
   }
 
   __device__ void load_codes(uint32_t tile, const TilePlaces& places, uint64_t present,
@@ -94,7 +104,7 @@ struct TmaLoader {
       if (leads) {
 #pragma unroll 1
         for (int chunk = 0; chunk < kChunks; ++chunk) {
-          load(chunk, begin_codes(tile, chunk, present), shared.codes.chunks[chunk], whole);
+          load_chunk(chunk, begin_codes(tile, chunk, present), shared.codes.chunks[chunk], whole);
         }
       }
       __syncwarp();
@@ -104,7 +114,14 @@ struct TmaLoader {
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       if (leads) begin_codes(tile, chunk, present);
       __syncwarp();
-      load<1>(chunk, shared.codes.full[chunk], shared.codes.chunks[chunk], places, leads);
+      uint8_t* to = shared.codes.chunks[chunk];
+#pragma unroll 1
+      for (int box = 0; box < params.kv.tile_boxes; ++box) {
+        const BoxOfTokens source = places.of(box);
+        if (leads) load_chunk(chunk, shared.codes.full[chunk], to, source);
+        __syncwarp();
+        to += params.kv.box_tokens * kChunk;
+      }
     }
   }
 
@@ -117,36 +134,26 @@ struct TmaLoader {
     return full;
   }
 
-  // `kCount` chunks from one on.
-  template <int kCount, class Stored>
-  __device__ void load(int chunk, FullBarrier& full, Stored* to, const TilePlaces& places,
-                       bool leads) {
-#pragma unroll 1
-    for (int box = 0; box < params.kv.tile_boxes; ++box) {
-      const BoxOfTokens source = places.of(box);
-      if (leads) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          load(chunk + i, full, to + i * kChunkElements, source);
-        }
-      }
-      __syncwarp();
-      to += params.kv.box_tokens * kChunk;
-    }
+  // Of codes, in a cluster every other chunk by each block.
+  __device__ void load_chunk(int chunk, FullBarrier& full, uint8_t* to, const BoxOfTokens& source) {
+    if (kCluster > 1 && chunk % kCluster != rank) return;
+    const bool is_rope = chunk == kRopeChunk;
+    copy_box<cute::SM90_TMA_LOAD_3D, cute::SM90_TMA_LOAD_MULTICAST_3D>(
+        is_rope ? &params.rope_map : &params.latent_map, full, to, is_rope ? 0 : chunk * kChunk,
+        source.offset, source.page);
   }
 
-  // Where there is no such page, zeros.
-  __device__ void load(int chunk, FullBarrier& full, void* to, const BoxOfTokens& source) {
-    if (!is_mine(chunk)) return;
+  // Into all blocks; where there is no such page, zeros.
+  template <class Copy, class Multicast, class... Coordinates>
+  static __device__ void copy_box(const CUtensorMap* map, FullBarrier& full, void* to,
+                                  Coordinates... at) {
     auto* const barrier = reinterpret_cast<uint64_t*>(&full);
     constexpr auto kHint = static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);
     if constexpr (kCluster == 1) {
-      cute::SM90_TMA_LOAD_3D::copy(map_of(chunk), barrier, kHint, to, column_of(chunk),
-                                   source.offset, source.page);
+      Copy::copy(map, barrier, kHint, to, at...);
     } else {
       constexpr uint16_t kAll = (1 << kCluster) - 1;
-      cute::SM90_TMA_LOAD_MULTICAST_3D::copy(map_of(chunk), barrier, kAll, kHint, to,
-                                             column_of(chunk), source.offset, source.page);
+      Multicast::copy(map, barrier, kAll, kHint, to, at...);
     }
   }
 };

@@ -18,6 +18,7 @@ inline constexpr int kThreads = 4 * kWarpgroup;
 inline constexpr int kHalf = kLatent / 2;  // columns of the output that a warpgroup computes
 inline constexpr int kHalfChunks = kHalf / kChunk;
 inline constexpr int kChunkElements = kTileTokens * kChunk;
+inline constexpr int kAtomElements = kGroup * kChunk;
 
 struct NoCodes {};
 // The chunks of a tile as they are in memory.
@@ -143,13 +144,21 @@ __device__ __forceinline__ void release_own_first(Barrier& empty) {
 template <class Element>
 using ChunkLayout = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
                                                  cute::Shape<cute::Int<64>, cute::Int<kChunk>>{}));
-// Columns of a tile's latent as V^T: columns by 64 tokens.
+// A half of a tile's latent: of every eight tokens the chunks one after the other, so that what the
+// accelerator loads of a page, however few tokens that has, lies together.
+template <class Element>
+using HalfLayout = decltype(cute::tile_to_shape(
+    cute::GMMA::Layout_K_SW128_Atom<Element>{},
+    cute::Shape<cute::Int<kTileTokens>, cute::Int<kHalf>>{}, cute::Step<cute::_2, cute::_1>{}));
+// A chunk of it: tokens by columns.
+template <class Element>
+using KeyLayout = decltype(cute::composition(
+    HalfLayout<Element>{}, cute::Layout<cute::Shape<cute::Int<kTileTokens>, cute::Int<kChunk>>>{}));
+// Some chunks of it as V^T: columns by tokens.
 template <class Element, int kColumns>
 using ValueLayout = decltype(cute::composition(
-    cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
-                        cute::Shape<cute::Int<kTileTokens>, cute::Int<kColumns>>{}),
-    cute::Layout<cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>,
-                 cute::Stride<cute::Int<kTileTokens>, cute::_1>>{}));
+    HalfLayout<Element>{}, cute::Layout<cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>,
+                                        cute::Stride<cute::Int<kTileTokens>, cute::_1>>{}));
 
 template <class Element>
 __device__ __forceinline__ auto chunk_tensor(Element* chunk) {

@@ -155,7 +155,9 @@ class Weigher {
       warpgroup_arrive();
 #pragma unroll
       for (int i = 0; i < kHalfChunks; ++i) {
-        multiply_chunk(half * kHalfChunks + i, shared_.latent[place.slot] + i * kChunkElements);
+        multiply_chunk(half * kHalfChunks + i,
+                       make_tensor(make_smem_ptr(shared_.latent[place.slot] + i * kAtomElements),
+                                   KeyLayout<Element>{}));
       }
     }
     // What weighing waits for, while the tensor cores are busy.
@@ -166,7 +168,7 @@ class Weigher {
     present_ = read_present(rope.slot);
     fence_copies();
     warpgroup_arrive();
-    multiply_chunk(kRopeChunk, shared_.rope[rope.slot]);
+    multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[rope.slot]));
     warpgroup_commit_batch();
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits_);
@@ -190,9 +192,10 @@ class Weigher {
     if constexpr (kGathers) cutlass::arch::fence_view_async_shared();
   }
 
-  __device__ __forceinline__ void multiply_chunk(int chunk, Element* keys) {
+  template <class Keys>
+  __device__ __forceinline__ void multiply_chunk(int chunk, const Keys& keys) {
     using namespace cute;
-    const Tensor k = register_mma_.get_slice(thread_).partition_fragment_B(chunk_tensor(keys));
+    const Tensor k = register_mma_.get_slice(thread_).partition_fragment_B(keys);
     if (chunk < kRegisterChunks) {
 #pragma unroll
       for (int i = 0; i < kStepsOfChunk; ++i) {
@@ -256,13 +259,17 @@ class Weigher {
 
   // Tokens that do not exist weigh 0, which makes NaN of what an unused page may hold.
   __device__ __forceinline__ void clear_tail(int present) {
-    const int absent = (kTileTokens - present) * kChunkPieces;
+    constexpr int kTokenPieces = kHalfChunks * kChunkPieces;
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       const int slot = half_place<Format>(tile_, half).slot;
       auto* const pieces = reinterpret_cast<uint4*>(shared_.latent[slot]);
-      for (int i = thread_; i < kHalfChunks * absent; i += kWarpgroup) {
-        pieces[(i / absent * kTileTokens + present) * kChunkPieces + i % absent] = {0, 0, 0, 0};
+      for (int i = present * kTokenPieces + thread_; i < kTileTokens * kTokenPieces;
+           i += kWarpgroup) {
+        const int token = i / kTokenPieces;
+        const int chunk = i / kChunkPieces % kHalfChunks;
+        pieces[(token / kGroup * kHalfChunks + chunk) * (kGroup * kChunkPieces) +
+               token % kGroup * kChunkPieces + i % kChunkPieces] = {0, 0, 0, 0};
       }
     }
   }

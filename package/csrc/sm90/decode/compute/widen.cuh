@@ -53,8 +53,10 @@ struct Widener {
       FullBarrier& full = is_rope ? shared.rope_full[rope.slot] : shared.latent_full[half.slot];
       empty.wait((is_rope ? rope.phase : half.phase) ^ 1);
       shared.codes.full[chunk].wait(phase);
-      widen(chunk, is_rope ? shared.rope[rope.slot]
-                           : shared.latent[half.slot] + chunk % kHalfChunks * kChunkElements);
+      widen(chunk,
+            is_rope ? shared.rope[rope.slot]
+                    : shared.latent[half.slot] + chunk % kHalfChunks * kAtomElements,
+            is_rope ? 1 : kHalfChunks);
       if (is_rope && leads) {
         reinterpret_cast<uint64_t&>(shared.present[rope.slot]) = shared.codes.present;
       }
@@ -65,7 +67,8 @@ struct Widener {
     }
   }
 
-  __device__ __forceinline__ void widen(int chunk, Element* rows) {
+  // Into one of `together` chunks.
+  __device__ __forceinline__ void widen(int chunk, Element* rows, int together) {
     constexpr int kCodes = sizeof(uint4);    // that a lane takes at once
     constexpr int kLanes = kChunk / kCodes;  // of a token
     constexpr int kTokens = kWarp / kLanes;  // at once
@@ -75,14 +78,14 @@ struct Widener {
     const auto* const from = reinterpret_cast<const uint4*>(shared.codes.chunks[chunk]) + lane;
     auto* const pieces = reinterpret_cast<uint4*>(rows) + lane / kLanes * kPieces;
     const int piece = lane % kLanes * 2 ^ lane / kLanes;
-    static_assert(kTokens == kPieces);  // so that the swizzle of a lane's tokens is the same
+    static_assert(kTokens == kGroup);  // so that the swizzle of a lane's tokens is the same
     // The next ones are on their way.
     uint4 codes = from[0];
     uint4 next = from[kWarp];
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
       const uint4 after = i + 2 < kRounds ? from[(i + 2) * kWarp] : next;
-      uint4* const to = pieces + i * kTokens * kPieces;
+      uint4* const to = pieces + i * together * (kTokens * kPieces);
       to[piece] = widened(codes.x, codes.y);
       to[piece ^ 1] = widened(codes.z, codes.w);
       codes = next;

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(stream::kThreads, 1)
     if (threadIdx.x < kWarp) list_splits<false>(params, shared.splits);
     stream::Worker<Out, kRows>(params, shared, warpgroup).run();
     meet_and_merge<Out, sizeof(shared.tiles)>(params, shared.splits, shared.tiles,
-                                              stream::kAllWorkers);
+                                              stream::kAllWorkers, false);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<stream::kLoaderRegisters<kRows>>();
     const int warp = threadIdx.x / kWarp - stream::kWorkers * kWarps;
