@@ -20,34 +20,23 @@ __device__ __forceinline__ void copy_rows(const Element* own, uint32_t present, 
                                           int first_row) {
   constexpr int kPieces = kChunkPieces<Element>;
   constexpr int kAtOnce = kWarp / kPieces;
-  constexpr int kTimes = kGroup / kAtOnce;  // that rows of a group take
-  constexpr int kGroups = 2;                // more, and the compiler lacks registers
-  const int lane = own_thread() % kWarp;
+  const int lane = threadIdx.x % kWarp;
   const int piece = lane % kPieces;
-  const int row = lane / kPieces;
-  Element* to = chunks + first_row * (kCount * kChunk) + row * kChunk;
-  present >>= row;
-#pragma unroll 1
-  for (int first = row; first < kWarp; first += kGroups * kGroup) {
+  Element* const to = chunks + first_row * (kCount * kChunk);
+#pragma unroll 4
+  for (int i = 0; i < kWarp / kAtOnce; ++i) {
+    const int row = i * kAtOnce + lane / kPieces;
+    const auto* const from = reinterpret_cast<const Element*>(
+        __shfl_sync(~0u, reinterpret_cast<unsigned long long>(own), row));
+    const int swizzled = piece ^ row % kPieces;
 #pragma unroll
-    for (int i = 0; i < kGroups * kTimes; ++i) {
-      const auto* const from =
-          reinterpret_cast<const Element*>(
-              __shfl_sync(~0u, reinterpret_cast<unsigned long long>(own), first + i * kAtOnce)) +
-          piece * kPieceElements<Element>;
-      const int swizzled = piece ^ row ^ i % kTimes * kAtOnce;
-      Element* const pieces = to + i / kTimes * (kCount * kAtomElements) +
-                              i % kTimes * (kAtOnce * kChunk) + swizzled * kPieceElements<Element>;
-#pragma unroll
-      for (int c = 0; c < kCount; ++c) {
-        cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(
-            *reinterpret_cast<const uint4*>(from + c * kChunk),
-            *reinterpret_cast<uint4*>(pieces + c * kAtomElements),
-            (present >> i * kAtOnce & 1) != 0);
-      }
+    for (int c = 0; c < kCount; ++c) {
+      cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(
+          *reinterpret_cast<const uint4*>(from + piece * kPieceElements<Element> + c * kChunk),
+          *reinterpret_cast<uint4*>(to + (row / kGroup * kCount + c) * kAtomElements +
+                                    row % kGroup * kChunk + swizzled * kPieceElements<Element>),
+          (present >> row & 1) != 0);
     }
-    to += kGroups * kCount * kAtomElements;
-    present >>= kGroups * kGroup;
   }
 }
 
