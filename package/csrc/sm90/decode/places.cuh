@@ -63,7 +63,8 @@ class TilePlaces {
   }
 
   __device__ __forceinline__ uint32_t first_token_of(int box) const {
-    return static_cast<uint32_t>(item_.first) * kTileTokens + box * kv_.box_tokens;
+    return static_cast<uint32_t>(item_.first) * kTileTokens +
+           static_cast<uint32_t>(box) * kv_.box_tokens;
   }
 
   const KvView& kv_;

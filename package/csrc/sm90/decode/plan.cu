@@ -45,7 +45,8 @@ struct Line : Cuts {
   }
 };
 
-// `equal`: every request is like the first. Others are cut into parts of which none is empty.
+// `equal`: every request is like the first. Others are cut at fractions, for parts that differ by
+// one at most.
 __device__ Line line_of(int64_t total, const Shape& shape, bool equal, const Request& first) {
   if (equal && shape.max_splits == 0) {
     const Cuts cuts = Cuts::of_equal(shape.batch, first.blocks, shape.parts, 0, shape.rows);

@@ -351,18 +351,11 @@ class Accumulator {
 
   // A lane has two neighbours of every eight columns. Two lanes exchange theirs of sixteen, so that
   // each has four neighbours.
-  template <class Pair>
-  static __device__ __forceinline__ void exchange(Pair (&own)[2]) {
+  static __device__ __forceinline__ void exchange(uint32_t (&own)[2]) {
     const bool upper = threadIdx.x % 2 != 0;
-    const Pair got = shuffle(upper ? own[0] : own[1]);
+    const uint32_t got = __shfl_xor_sync(~0u, upper ? own[0] : own[1], 1);
     own[0] = upper ? got : own[0];
     own[1] = upper ? own[1] : got;
-  }
-  static __device__ __forceinline__ uint32_t shuffle(uint32_t pair) {
-    return __shfl_xor_sync(~0u, pair, 1);
-  }
-  static __device__ __forceinline__ float2 shuffle(float2 pair) {
-    return {__shfl_xor_sync(~0u, pair.x, 1), __shfl_xor_sync(~0u, pair.y, 1)};
   }
 
   const Params& params_;

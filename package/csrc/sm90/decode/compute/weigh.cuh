@@ -259,6 +259,7 @@ class Weigher {
 
   // Tokens that do not exist weigh 0, which makes NaN of what an unused page may hold.
   __device__ __forceinline__ void clear_tail(int present) {
+    if (present >= kTileTokens) return;
     constexpr int kTokenPieces = kHalfChunks * kChunkPieces;
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
