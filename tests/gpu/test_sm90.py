@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -324,6 +325,19 @@ def test_pools_beyond_two_to_the_31_elements(variant: Row) -> None:
     table[used] += pages - 40
     out, lse = small.launch({**inputs, "kv_cache": pool, "block_table": table})
     small.compare(out, lse, *small.expected())
+
+
+@each
+def test_a_page_that_a_table_names_a_million_times(variant: Row) -> None:
+    """Pieces end more than 2^26 tokens before their request does, of which bits and bytes pass 32 bits."""
+    page, times = 64, 1_100_000
+    problem = Decode(variant.name, lengths=(page,), page_size=page, num_heads=16, causal=False)
+    inputs = problem.tensors()
+    table = inputs["block_table"][:, :1].expand(1, times).contiguous()
+    lengths = torch.full((1,), page * times, dtype=torch.int32, device="cuda")
+    out, lse = problem.launch({**inputs, "block_table": table, "seq_lens": lengths})
+    want_out, want_lse = problem.expected()
+    problem.compare(out, lse - math.log(times), want_out, want_lse)
 
 
 @each

@@ -101,7 +101,7 @@ Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
   params.kv.latent_stride_token = params.kv.rope_stride_token = 576;
   params.kv.latent_stride_page = params.kv.rope_stride_page = 576 * page_size;
   params.kv.num_pages = 9;
-  params.kv.page_size = page_size;
+  params.kv.page_size = Divisor(static_cast<uint32_t>(page_size));
   params.kv.box_tokens = std::gcd(page_size, 64);
   params.kv.in_groups = page_size % 8 == 0;
   params.query.latent = {address(q), {q_stride * 32, q_stride * 16, q_stride}};
@@ -118,7 +118,7 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
   const uint64_t columns = rope ? 64 : 512;
   const uint64_t token = (rope ? kv.rope_stride_token : kv.latent_stride_token) * bytes;
   const uint64_t page = (rope ? kv.rope_stride_page : kv.latent_stride_page) * bytes;
-  const auto size = static_cast<uint64_t>(kv.page_size);
+  const uint64_t size = kv.page_size.value();
   const auto pages = static_cast<uint64_t>(kv.num_pages);
   const auto box = static_cast<uint32_t>(kv.box_tokens);
   const uint32_t chunks = rope ? 1 : 4;

@@ -43,7 +43,7 @@ struct KvView {
   const int32_t* table;
   int64_t table_stride;
   int32_t num_pages;
-  int32_t page_size;
+  Divisor page_size;
   int32_t box_tokens;  // of one page, that the accelerator loads together
   int32_t tile_boxes;
   int32_t in_groups;  // a box is groups of tokens, in a dimension of their own

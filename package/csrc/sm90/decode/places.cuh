@@ -51,7 +51,9 @@ class TilePlaces {
 
  private:
   __device__ __forceinline__ void take(int32_t page, int box) {
-    own_ = {page, static_cast<int32_t>(first_token_of(box) % kv_.page_size)};
+    const uint32_t token = first_token_of(box);
+    const uint32_t offset = kv_.page_size.remainder(token, kv_.page_size.quotient(token));
+    own_ = {page, static_cast<int32_t>(offset)};
     exist_ = __ballot_sync(~0u, static_cast<uint32_t>(page) < static_cast<uint32_t>(kv_.num_pages));
   }
 
@@ -59,7 +61,8 @@ class TilePlaces {
   __device__ __forceinline__ int32_t page_of(int box) const {
     if (kv_.table == nullptr) return item_.request;
     const uint32_t token = min(first_token_of(box), item_.tokens - 1u);
-    return __ldg(kv_.table + item_.request * kv_.table_stride + token / kv_.page_size);
+    return __ldg(kv_.table + item_.request * kv_.table_stride +
+                 kv_.page_size.quotient(token));
   }
 
   __device__ __forceinline__ uint32_t first_token_of(int box) const {

@@ -158,7 +158,7 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                 static_cast<const int32_t*>(p.block_table),
                 p.block_table_stride_b,
                 static_cast<int32_t>(p.num_pages),
-                static_cast<int32_t>(p.page_size),
+                Divisor(static_cast<uint32_t>(std::max<int64_t>(p.page_size, 1))),
                 box_tokens,
                 kTileTokens / box_tokens,
                 p.page_size % kGroup == 0};

@@ -20,13 +20,12 @@ class PagedRows {
   __device__ __forceinline__ int32_t look_up(int32_t token) const {
     if (token >= item_.tokens) return -1;
     if (kv_.table == nullptr) return item_.request;
-    // Unsigned division is the shorter one.
-    return __ldg(kv_.table + item_.request * kv_.table_stride +
-                 static_cast<uint32_t>(token) / static_cast<uint32_t>(kv_.page_size));
+    return __ldg(kv_.table + item_.request * kv_.table_stride + kv_.page_size.quotient(token));
   }
 
   __device__ __forceinline__ Row row(int32_t page, int32_t token) const {
-    return {page, token % kv_.page_size};
+    const uint32_t offset = kv_.page_size.remainder(token, kv_.page_size.quotient(token));
+    return {page, static_cast<int32_t>(offset)};
   }
   __device__ __forceinline__ bool exists(const Row& row) const {
     return static_cast<uint32_t>(row.page) < static_cast<uint32_t>(kv_.num_pages);

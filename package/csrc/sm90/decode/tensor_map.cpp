@@ -110,17 +110,18 @@ Status find_kv_maps(const KvView& kv, const Traits& traits, Params* params) {
     const auto of_rows = [&](int columns, std::initializer_list<Dimension> outer) {
       return find_map("kv_cache", {data, columns, outer, traits.kv, swizzle_of(traits)}, map);
     };
+    const auto page_size = static_cast<int32_t>(kv.page_size.value());
     const Dimension pages = {kv.num_pages, page, 1};
     if (traits.kv == DType::e4m3) {
-      return of_rows(columns, {{kv.page_size, token, kv.box_tokens}, pages});
+      return of_rows(columns, {{page_size, token, kv.box_tokens}, pages});
     }
     const Dimension of_chunks = {columns / kChunk, kChunk, chunks};
     if (!kv.in_groups) {
-      return of_rows(kChunk, {{kv.page_size, token, kv.box_tokens}, of_chunks, {1, 0, 1}, pages});
+      return of_rows(kChunk, {{page_size, token, kv.box_tokens}, of_chunks, {1, 0, 1}, pages});
     }
     return of_rows(kChunk, {{kGroup, token, kGroup},
                             of_chunks,
-                            {kv.page_size / kGroup, token * kGroup, kv.box_tokens / kGroup},
+                            {page_size / kGroup, token * kGroup, kv.box_tokens / kGroup},
                             pages});
   };
   MLA_TRY(find(kv.latent, kLatent, kLatentChunks / 2, kv.latent_stride_token, kv.latent_stride_page,

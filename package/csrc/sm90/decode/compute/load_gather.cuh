@@ -39,20 +39,20 @@ struct GatherLoader {
       const auto rows = rows_of(params, selection);
       int32_t own = rows.look_up(token);
       for (; item.first < item.end; ++item.first, token += kTileTokens) {
-        // On its way while this tile is loaded.
-        const int32_t next = rows.look_up(token + kTileTokens);
-        load(tile++, rows, rows.row(own, token), warp);
-        own = next;
+        auto row = rows.row(own, token);
+        const uint32_t present = __ballot_sync(~0u, rows.exists(row));
+        if (!rows.exists(row)) row = {};
+        // On its way while this tile is loaded. Looked up earlier, it would be waited for with `own`.
+        own = rows.look_up(token + kTileTokens);
+        load(tile++, rows, row, present, warp);
       }
     }
   }
 
  private:
   template <class Rows>
-  __device__ void load(uint32_t tile, const Rows& rows, typename Rows::Row row, int warp) {
-    const bool exists = rows.exists(row);
-    const uint32_t present = __ballot_sync(~0u, exists);
-    if (!exists) row = {};
+  __device__ void load(uint32_t tile, const Rows& rows, const typename Rows::Row& row,
+                       uint32_t present, int warp) {
     const auto place = rope_place<Format>(tile);
     shared.rope_empty[place.slot].wait(place.phase ^ 1);
     if (threadIdx.x % kWarp == 0) shared.present[place.slot][warp] = present;
