@@ -4,6 +4,8 @@
 #pragma once
 
 #include "sm90/decode/compute/shared.cuh"
+#include "sm90/decode/merge.cuh"
+#include "sm90/decode/own.cuh"
 #include "sm90/decode/packed.h"
 #include "sm90/decode/walk.cuh"
 
@@ -35,7 +37,8 @@ class Accumulator {
   __device__ Accumulator(const Params& params, SharedMemory<Format>& shared, int side)
       : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), side_(side) {}
 
-  // Whether the blocks have met, because of the last item something was left to be done.
+  // Whether the blocks have met: they have where the last item is the first of two pieces of a
+  // request, which this block finishes.
   __device__ __forceinline__ bool run(int first_row) {
     Item item;
     for (ItemReader items(shared_.items); items.next(item);) {

@@ -8,11 +8,10 @@
 #include <type_traits>
 
 #include "common/traits.h"
-#include "sm90/decode/compute/accumulate.cuh"
+#include "sm90/decode/compute/block.cuh"
 #include "sm90/decode/compute/load_gather.cuh"
 #include "sm90/decode/compute/load_query.cuh"
 #include "sm90/decode/compute/load_tma.cuh"
-#include "sm90/decode/compute/weigh.cuh"
 #include "sm90/decode/compute/widen.cuh"
 #include "sm90/decode/dependents.cuh"
 
@@ -38,16 +37,8 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
   const int group = cluster % params.shape.groups;
   const int first_row = (group * params.shape.cluster + rank) * kTileRows;
 
+  const Block<Format, Out, Filler, kBlocks, kGathers, Params> block = {params, shared, first_row};
   if (threadIdx.x == 0) {
-    shared.query_wanted.init(1);
-    for (auto& barrier : shared.latent_full) barrier.init(Filler::kLatentArrivals);
-    for (auto& barrier : shared.rope_full) barrier.init(Filler::kRopeArrivals);
-    for (auto& barrier : shared.logits_done) barrier.init(kWarps);
-    for (auto& barrier : shared.weights_full) barrier.init(kWarpgroup / 4);
-    for (auto& barrier : shared.latent_empty) barrier.init(2 * kBlocks * kWarps);
-    for (auto& barrier : shared.rope_empty) barrier.init(kBlocks * kWarps);
-    for (auto& barrier : shared.weights_empty) barrier.init(2 * kWarpgroup);
-    for (auto& barrier : shared.items.full) barrier.init(1);
     int loaders = Loader::kWarps;
     if constexpr (Format::kWidens) {
       loaders += Filler::kWarps;
@@ -55,8 +46,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     } else if (!params.query.by_tma) {
       loaders += 1;
     }
-    for (auto& barrier : shared.items.empty) barrier.init((3 * kWarps + loaders) * kWarp);
-    cutlass::arch::fence_barrier_init();
+    block.init_barriers(loaders);
   }
   if constexpr (kCluster == 1) {
     __syncthreads();
@@ -69,19 +59,12 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
 
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
-    cutlass::arch::warpgroup_reg_alloc<160>();
-    if (threadIdx.x < kWarp) list_splits<true>(params, shared.splits);
-    const bool have_met =
-        Accumulator<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
-    meet_and_merge<Out, SharedMemory<Format>::kOfTiles>(params, shared.splits, shared.latent,
-                                                        kMergeBarrier, have_met);
+    block.accumulate(warpgroup);
   } else if (warpgroup == 2) {
-    cutlass::arch::warpgroup_reg_alloc<144>();
-    Weigher<Format, kBlocks, kGathers, Params>(params, shared, first_row).run();
-    meet(params, shared.splits);
+    block.weigh();
   } else {
-    cutlass::arch::warpgroup_reg_dealloc<48>();
-    const int warp = threadIdx.x / kWarp - 3 * kWarps;
+    cutlass::arch::warpgroup_reg_dealloc<block.kFillerRegisters>();
+    const int warp = threadIdx.x / kWarp - block.kComputeWarpgroups * kWarps;
     const Walk walk(params, cluster / params.shape.groups);
     if constexpr (Format::kWidens) {
       if (warp == 0) {

@@ -6,6 +6,7 @@
 
 #include "sm90/decode/compute/accumulate.cuh"
 #include "sm90/decode/compute/weigh.cuh"
+#include "sm90/decode/merge.cuh"
 
 namespace mla::sm90 {
 

@@ -8,8 +8,8 @@
 #include "common/dtype.h"
 #include "sm90/decode/elements.cuh"
 #include "sm90/decode/items.cuh"
-#include "sm90/decode/merge.cuh"
 #include "sm90/decode/ring.cuh"
+#include "sm90/decode/splits.cuh"
 #include "sm90/decode/tile.h"
 
 namespace mla::sm90 {

@@ -5,6 +5,7 @@
 #include "sm90/decode/compute/half_query.cuh"
 #include "sm90/decode/compute/shared.cuh"
 #include "sm90/decode/compute/softmax.cuh"
+#include "sm90/decode/own.cuh"
 #include "sm90/decode/walk.cuh"
 
 namespace mla::sm90 {

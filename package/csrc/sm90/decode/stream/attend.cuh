@@ -6,6 +6,7 @@
 
 #include "common/traits.h"
 #include "sm90/decode/dependents.cuh"
+#include "sm90/decode/merge.cuh"
 #include "sm90/decode/stream/load_query.cuh"
 #include "sm90/decode/stream/load_tiles.cuh"
 #include "sm90/decode/stream/work.cuh"

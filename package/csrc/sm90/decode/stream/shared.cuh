@@ -7,8 +7,8 @@
 
 #include "sm90/decode/elements.cuh"
 #include "sm90/decode/items.cuh"
-#include "sm90/decode/merge.cuh"
 #include "sm90/decode/ring.cuh"
+#include "sm90/decode/splits.cuh"
 #include "sm90/decode/tile.h"
 
 namespace mla::sm90::stream {
