@@ -61,8 +61,7 @@ class TilePlaces {
   __device__ __forceinline__ int32_t page_of(int box) const {
     if (kv_.table == nullptr) return item_.request;
     const uint32_t token = min(first_token_of(box), item_.tokens - 1u);
-    return __ldg(kv_.table + item_.request * kv_.table_stride +
-                 kv_.page_size.quotient(token));
+    return __ldg(kv_.table + item_.request * kv_.table_stride + kv_.page_size.quotient(token));
   }
 
   __device__ __forceinline__ uint32_t first_token_of(int box) const {

@@ -1,4 +1,4 @@
-// Which requests were split between parts, and what of them each block is to merge when all have met.
+// Which requests were split between parts, and what each block merges of them when all have met.
 #pragma once
 
 #include <cooperative_groups.h>

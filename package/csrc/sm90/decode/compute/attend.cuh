@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Pa
     block.weigh();
   } else {
     cutlass::arch::warpgroup_reg_dealloc<block.kFillerRegisters>();
-    const int warp = threadIdx.x / kWarp - block.kComputeWarpgroups * kWarps;
+    // From one lane, so that the compiler knows that it is the same for a warp.
+    const int warp = __shfl_sync(~0u, threadIdx.x / kWarp, 0) - block.kComputeWarpgroups * kWarps;
     const Walk walk(params, cluster / params.shape.groups);
     if constexpr (Format::kWidens) {
       if (warp == 0) {

@@ -42,7 +42,8 @@ struct GatherLoader {
         auto row = rows.row(own, token);
         const uint32_t present = __ballot_sync(~0u, rows.exists(row));
         if (!rows.exists(row)) row = {};
-        // On its way while this tile is loaded. Looked up earlier, it would be waited for with `own`.
+        // On its way while this tile is loaded. Before `own` is used, the compiler would wait for
+        // both.
         own = rows.look_up(token + kTileTokens);
         load(tile++, rows, row, present, warp);
       }
@@ -53,11 +54,13 @@ struct GatherLoader {
   template <class Rows>
   __device__ void load(uint32_t tile, const Rows& rows, const typename Rows::Row& row,
                        uint32_t present, int warp) {
+    const int lane = threadIdx.x % kWarp;
     const auto place = rope_place<Format>(tile);
     shared.rope_empty[place.slot].wait(place.phase ^ 1);
-    if (threadIdx.x % kWarp == 0) shared.present[place.slot][warp] = present;
+    if (lane == 0) shared.present[place.slot][warp] = present;
     shared.rope_full[place.slot].arrive();
-    copy_rows<1>(rows.template rope<Element>(row), present, shared.rope[place.slot], warp * kWarp);
+    copy_rows<1>(rows.template rope<Element>(row), present, shared.rope[place.slot], warp * kWarp,
+                 lane);
     arrive(shared.rope_full[place.slot]);
     const auto* const latent = rows.template latent<Element>(row);
 #pragma unroll 1
@@ -65,7 +68,7 @@ struct GatherLoader {
       const auto place = half_place<Format>(tile, half);
       shared.latent_empty[place.slot].wait(place.phase ^ 1);
       copy_rows<kHalfChunks>(latent + half * kHalf, present, shared.latent[place.slot],
-                             warp * kWarp);
+                             warp * kWarp, lane);
       arrive(shared.latent_full[place.slot]);
     }
   }

@@ -2,11 +2,13 @@
 // as boxes by the tensor memory accelerator, or row by row.
 #pragma once
 
+#include <cute/arch/copy_sm80.hpp>
 #include <cute/arch/copy_sm90_desc.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "sm90/decode/compute/copy_rows.cuh"
 #include "sm90/decode/compute/shared.cuh"
+#include "sm90/decode/own.cuh"
 
 namespace mla::sm90 {
 
@@ -99,7 +101,7 @@ struct QueryLoader {
                                                                  params.shape.head_of(r)) +
                                  chunk % kRopeChunk * kChunk;
         if (params.query.in_pieces) {
-          copy_rows<1>(from, ~0u, to, row);
+          copy_rows<1>(from, ~0u, to, row, own_thread() % kWarp);
         } else {
           copy_elements(from, to, own);
         }
