@@ -329,7 +329,7 @@ def test_pools_beyond_two_to_the_31_elements(variant: Row) -> None:
 
 @each
 def test_a_page_that_a_table_names_a_million_times(variant: Row) -> None:
-    """Pieces end more than 2^26 tokens before their request does, of which bits and bytes pass 32 bits."""
+    """Pieces end more than 2^26 tokens before their request, of whose halves 2^31 copies of 16 bytes are made."""
     page, times = 64, 1_100_000
     problem = Decode(variant.name, lengths=(page,), page_size=page, num_heads=16, causal=False)
     inputs = problem.tensors()

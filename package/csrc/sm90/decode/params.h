@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cuda/divisor.h"
 #include "sm90/decode/schedule.h"
 
 namespace mla::sm90 {

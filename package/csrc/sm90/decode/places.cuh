@@ -51,6 +51,7 @@ class TilePlaces {
 
  private:
   __device__ __forceinline__ void take(int32_t page, int box) {
+    // Beyond the item it may be more than can be divided, and nobody asks for that offset.
     const uint32_t token = first_token_of(box);
     const uint32_t offset = kv_.page_size.remainder(token, kv_.page_size.quotient(token));
     own_ = {page, static_cast<int32_t>(offset)};

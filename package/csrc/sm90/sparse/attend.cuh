@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     block.weigh();
   } else {
     cutlass::arch::warpgroup_reg_dealloc<block.kFillerRegisters>();
+    // From one lane, so that the compiler knows that it is the same for a warp.
     const int warp = __shfl_sync(~0u, threadIdx.x / kWarp, 0) - block.kComputeWarpgroups * kWarps;
     if constexpr (Format::kWidens) {
       StoredWalk walk(params, part, shared.codes.walk);

@@ -12,8 +12,8 @@ inline constexpr int kPieceElements = sizeof(uint4) / sizeof(Element);
 template <class Element>
 inline constexpr int kChunkPieces = kChunk / kPieceElements<Element>;
 
-// Of 16 bytes; zeros if `exists` is 0. Told by a predicate: a size of 16 or 0, as CuTe's copy tells
-// it, takes two instructions more to work out.
+// Of 16 bytes; zeros if `exists` is 0. Told by a predicate: the compiler makes arithmetic of a size
+// of 16 or 0, as CuTe's copy tells it, where a bit says which.
 __device__ __forceinline__ void copy_piece(const void* from, void* to, uint32_t exists) {
   asm volatile(
       "{ .reg .pred absent; setp.eq.u32 absent, %2, 0;\n"
