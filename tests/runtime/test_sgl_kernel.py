@@ -14,6 +14,7 @@ from mla_kernels.compat.sgl_kernel import cutlass_mla_decode, cutlass_mla_get_wo
 from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, ValueRangeError, WorkspaceError
 
 from tests.kernels.compare import DENSE, assert_close
+from tests.kernels.problems import random
 
 SCALE = 192**-0.5
 
@@ -31,20 +32,23 @@ def on_the_host(monkeypatch) -> Iterator[None]:
 def problem(
     lengths: tuple[int, ...], num_heads: int, page_size: int = 16, dtype: torch.dtype = torch.bfloat16
 ) -> dict[str, Any]:
-    """Arguments of a decode by name: permuted pages, a table of whole 128-token tiles, and NaN in what is not used."""
+    """Arguments of a decode by name: permuted pages, a table of whole 128-token tiles, and NaN in what is not used.
+
+    Deviations are those that ``DENSE`` is made for: kernels may round the weights to 16 bits.
+    """
     generator = torch.Generator().manual_seed(0)
     batch = len(lengths)
     width = -(-max(lengths) // 128) * 128 // page_size
     pages = torch.randperm(batch * width, generator=generator)
-    cache = torch.randn(batch * width, page_size, 576, generator=generator).to(dtype)
+    cache = random(generator, batch * width, page_size, 576, deviation=0.1).to(dtype)
     table = pages.int().reshape(batch, width)
     for request, length in enumerate(lengths):
         for place in range(length, width * page_size):
             cache[table[request, place // page_size], place % page_size] = torch.nan
     size = cutlass_mla_get_workspace_size(width * page_size, batch, num_kv_splits=-1)
     return {
-        "q_nope": torch.randn(batch, num_heads, 512, generator=generator).to(dtype),
-        "q_pe": torch.randn(batch, num_heads, 64, generator=generator).to(dtype),
+        "q_nope": random(generator, batch, num_heads, 512, deviation=5.0).to(dtype),
+        "q_pe": random(generator, batch, num_heads, 64, deviation=5.0).to(dtype),
         "kv_c_and_k_pe_cache": cache,
         "seq_lens": torch.tensor(lengths, dtype=torch.int32),
         "page_table": table,
