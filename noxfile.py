@@ -115,8 +115,8 @@ def units(session: nox.Session) -> None:
     names = ("decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual")
     build(session, "sm100", f"--units={','.join(names)}")
     inspect(session, *(str(DIST / "shards" / "sm100-units" / f"{name}.o") for name in names[:2]))
-    build(session, "sm90", "--units=sparse_decode_qbf16_gather_compute")
-    inspect(session, str(DIST / "shards" / "sm90-units" / "sparse_decode_qbf16_gather_compute.o"))
+    build(session, "sm90", "--units=sparse_decode_qbf16_gather_rows_m64")
+    inspect(session, str(DIST / "shards" / "sm90-units" / "sparse_decode_qbf16_gather_rows_m64.o"))
     session.install("pytest")
     install_toolkit(session, "cudart", "crt")
     required = {"MLA_KERNELS_HEADERS": "required"}

@@ -74,8 +74,8 @@ Schedule = Literal[
     "individual",
     "persistent",
     "reduction",
-    "compute",
-    "stream",
+    "rows_m64",
+    "swap_ab",
 ]
 
 KvLayout = Literal[

@@ -2,17 +2,17 @@
 set(MLA_PAYLOAD_ARCH "90a")
 set(MLA_PAYLOAD_FOLDER "mla_kernels_sm90")
 set(MLA_PAYLOAD_UNITS
-  sm90/decode_qbf16_gather_compute.cu
-  sm90/decode_qbf16_tma_compute.cu
-  sm90/decode_qbf16_tma_stream.cu
-  sm90/decode_qfp16_gather_compute.cu
-  sm90/decode_qfp16_tma_compute.cu
+  sm90/decode_qbf16_gather_rows_m64.cu
+  sm90/decode_qbf16_tma_rows_m64.cu
+  sm90/decode_qbf16_tma_swap_ab.cu
+  sm90/decode_qfp16_gather_rows_m64.cu
+  sm90/decode_qfp16_tma_rows_m64.cu
   sm90/gather_kv.cu
   sm90/merge_states_rows.cu
   sm90/registry.cpp
-  sm90/sparse_decode_qbf16_gather_compute.cu
-  sm90/sparse_decode_qfp16_gather_compute.cu
-  sm90/sparse_prefill_qbf16_gather_compute.cu
-  sm90/sparse_prefill_qfp16_gather_compute.cu
+  sm90/sparse_decode_qbf16_gather_rows_m64.cu
+  sm90/sparse_decode_qfp16_gather_rows_m64.cu
+  sm90/sparse_prefill_qbf16_gather_rows_m64.cu
+  sm90/sparse_prefill_qfp16_gather_rows_m64.cu
   sm90/store_kv.cu
 )

@@ -14,7 +14,7 @@ from typing import Any
 ENUMERATORS = {
     "DType": ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla"),
     "Load": ("direct", "tma", "cpasync", "gather"),
-    "Schedule": ("split", "rows", "individual", "persistent", "reduction", "compute", "stream"),
+    "Schedule": ("split", "rows", "individual", "persistent", "reduction", "rows_m64", "swap_ab"),
 }
 """Of the C++ types of traits, in their order: names of our kernels hold them as numbers."""
 

@@ -377,7 +377,7 @@ def test_caches_that_16_bytes_do_not_divide(variant: Row) -> None:
 
 
 def test_cupy_and_jax_arrays(cupy: Any) -> None:
-    problem = Decode("sm90a_decode_qfp16_kvfp16_ofp16_tma_compute", lengths=(300, 20))
+    problem = Decode("sm90a_decode_qfp16_kvfp16_ofp16_tma_rows_m64", lengths=(300, 20))
     inputs = problem.tensors()
     want_out, want_lse = problem.launch(inputs)
     arrays = {name: cupy.from_dlpack(tensor) for name, tensor in inputs.items()}

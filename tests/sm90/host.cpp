@@ -85,9 +85,9 @@ void check(bool passed, const std::string& what) {
   ++failures;
 }
 
-constexpr Traits kBf16 = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::compute};
-constexpr Traits kCodes = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::compute};
-constexpr Traits kStream = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::stream};
+constexpr Traits kBf16 = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::rows_m64};
+constexpr Traits kCodes = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::rows_m64};
+constexpr Traits kStream = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::swap_ab};
 
 void* address(uint64_t number) { return reinterpret_cast<void*>(number); }
 
@@ -126,7 +126,7 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
   map.data = reinterpret_cast<uintptr_t>(rope ? kv.rope : kv.latent);
   if (codes) {
     map.type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-    map.swizzle = traits.schedule == Schedule::stream ? CU_TENSOR_MAP_SWIZZLE_64B
+    map.swizzle = traits.schedule == Schedule::swap_ab ? CU_TENSOR_MAP_SWIZZLE_64B
                                                       : CU_TENSOR_MAP_SWIZZLE_NONE;
     map.rank = 3;
     set(map.extents, {columns, size, pages});

@@ -14,14 +14,14 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Kernels;
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad>
-struct Kernels<kQ, kKv, kOut, kLoad, Schedule::compute> {
+struct Kernels<kQ, kKv, kOut, kLoad, Schedule::rows_m64> {
   // Blocks that gather share nothing.
   static constexpr int kMostCluster = kLoad == Load::gather ? 1 : 2;
 
   template <int kCluster>
   static Kernel of_cluster() {
     return {
-        reinterpret_cast<const void*>(attend<kQ, kKv, kOut, kLoad, Schedule::compute, kCluster>),
+        reinterpret_cast<const void*>(attend<kQ, kKv, kOut, kLoad, Schedule::rows_m64, kCluster>),
         kThreads, kCluster, sizeof(SharedMemory<Format<kQ, kKv>>)};
   }
   static Kernel of(const Shape& shape) {
@@ -32,11 +32,11 @@ struct Kernels<kQ, kKv, kOut, kLoad, Schedule::compute> {
 };
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad>
-struct Kernels<kQ, kKv, kOut, kLoad, Schedule::stream> {
+struct Kernels<kQ, kKv, kOut, kLoad, Schedule::swap_ab> {
   template <int kRows>
   static Kernel of_rows() {
     return {
-        reinterpret_cast<const void*>(attend_stream<kQ, kKv, kOut, kLoad, Schedule::stream, kRows>),
+        reinterpret_cast<const void*>(attend_stream<kQ, kKv, kOut, kLoad, Schedule::swap_ab, kRows>),
         stream::kThreads, 1, sizeof(stream::SharedMemory<kRows>)};
   }
   static Kernel of(const Shape& shape) {

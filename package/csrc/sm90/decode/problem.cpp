@@ -97,9 +97,9 @@ Status check_problem(const Problem& p, const Traits& traits) {
                   text("multiples of ", kGroup, "; others take load gather"));
   }
   const int64_t rows = saturating_product({p.q_len, p.num_heads});
-  if (traits.schedule == Schedule::stream && rows > kStreamRows) {
+  if (traits.schedule == Schedule::swap_ab && rows > kStreamRows) {
     return refuse("q_len", text(p.q_len, " tokens of ", p.num_heads, " heads"),
-                  text("up to ", kStreamRows, " rows; more take schedule compute"));
+                  text("up to ", kStreamRows, " rows; more take schedule rows_m64"));
   }
   return check_kv(p, traits);
 }
@@ -141,7 +141,7 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                                  {{p.q_rope_stride_b, p.batch},
                                   {p.q_rope_stride_s, p.q_len},
                                   {p.q_rope_stride_h, p.num_heads}});
-  query.by_tma = traits.schedule == Schedule::compute && query.in_pieces &&
+  query.by_tma = traits.schedule == Schedule::rows_m64 && query.in_pieces &&
                  (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
   params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
   params->out_in_fours = is_in_fours(

@@ -83,7 +83,7 @@ Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
 
 // How a box lies in shared memory: as tensor cores read it, or the threads that widen codes.
 CUtensorMapSwizzle swizzle_of(const Traits& traits) {
-  if (traits.schedule == Schedule::stream) return CU_TENSOR_MAP_SWIZZLE_64B;
+  if (traits.schedule == Schedule::swap_ab) return CU_TENSOR_MAP_SWIZZLE_64B;
   return traits.kv == DType::e4m3 ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
 }
 

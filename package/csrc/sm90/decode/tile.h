@@ -16,7 +16,7 @@ inline constexpr int kChunks = kHeadDim / kChunk;
 inline constexpr int kLatentChunks = kLatent / kChunk;
 inline constexpr int kRopeChunk = kLatentChunks;
 inline constexpr int kMostHeads = 128;
-inline constexpr int kStreamRows = 32;  // that the schedule `stream` has sums for
+inline constexpr int kStreamRows = 32;  // that the schedule `swap_ab` has sums for
 
 template <class Integer>
 MLA_HOST_DEVICE constexpr Integer ceil_div(Integer n, Integer divisor) {

@@ -18,7 +18,7 @@ namespace mla::sm90::sparse {
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     attend_selected(const __grid_constant__ SelectedParams params) {
-  static_assert(kLoad == Load::gather && kSchedule == Schedule::compute);
+  static_assert(kLoad == Load::gather && kSchedule == Schedule::rows_m64);
   using Format = mla::sm90::Format<kQ, kKv>;
   static_assert(kCluster == 1 || Format::kWidens);
   using Out = typename ElementOf<kOut>::Type;

@@ -1,4 +1,4 @@
-// The kernel of the schedule `stream`, for few queries and e4m3 caches: of each block, two
+// The kernel of the schedule `swap_ab`, for few queries and e4m3 caches: of each block, two
 // warpgroups compute tiles of KV in turn, and the warps of a third load them and the queries.
 #pragma once
 

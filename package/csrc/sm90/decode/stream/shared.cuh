@@ -1,4 +1,4 @@
-// Shared memory of a block of the schedule `stream`, and the barriers in it.
+// Shared memory of a block of the schedule `swap_ab`, and the barriers in it.
 //
 // Codes fill it, as they are in memory. Threads read them from there and widen them in registers.
 #pragma once
