@@ -1,4 +1,4 @@
-// Factors of a problem as kernels multiply by them.
+// The factors of a problem as kernels multiply by them.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Status set_scales(const Problem& p, DType kv, Params* params) {
   }
   constexpr float kLog2E = 1.44269504088896341f;
   const float scale = p.softmax_scale * p.kv_scale * kLog2E;
-  // With the smallest positive number in place of 0, a masked logit stays -inf.
+  // The smallest positive number stands in for 0, so that a masked logit stays -inf.
   params->logit_scale = std::max(std::abs(scale), std::numeric_limits<float>::min());
   params->sign_flip = scale < 0 ? 0x80008000u : 0;
   params->out_scale = p.out_scale * p.kv_scale;
