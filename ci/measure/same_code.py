@@ -130,9 +130,7 @@ def report(found: Comparison, *, patches: bool) -> Iterator[str]:
     yield found.counts()
     sets = sorted({each.instruction_set for each in (*found.equal, *found.only_old, *found.only_new)})
     if sets != [""]:
-        yield from (
-            f"{name or 'neither packed floats nor a row kernel'}: {found.of_set(name).counts()}" for name in sets
-        )
+        yield from (f"{name or 'no packed floats'}: {found.of_set(name).counts()}" for name in sets)
     for old, new in required(found).likely_pairs():
         if old and new:
             yield difference(old, new)

@@ -99,7 +99,7 @@ float {name}(const float* x, int n) {{
 def compiled(folder: Path, name: str, *, factor: str = "x[0]", first: bool = False) -> Path:
     """A stripped library for the CPU, of a function that calls another and one with packed floats."""
     folder.mkdir()
-    other = f"__attribute__((visibility(\"hidden\"))) int {name}_other(int);\n"
+    other = f'__attribute__((visibility("hidden"))) int {name}_other(int);\n'
     packed = (
         f"void {name}_scale(float* x) {{ for (int i = 0; i < 4; ++i) x[i] = x[i] * {factor.replace('0', '7')}; }}\n"
     )
