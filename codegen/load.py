@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from codegen import formats
 from codegen.model import Arch, Exclude, Matrix, Range, Row, Value, Values
 
 MATRIX = Path(__file__).parent / "matrix"
@@ -52,8 +53,14 @@ def load(folder: Path = MATRIX) -> Matrix:
             )
     if problems:
         raise MatrixError(problems)
+    try:
+        cache_formats = formats.parse(tables["formats.toml"])
+    except (KeyError, TypeError) as error:
+        raise MatrixError([f"the formats of caches: {error}"]) from error
     version = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"]
-    return Matrix(domains, accepted, archs, tuple(rows), tuple(excludes), version, digest(folder, "*.toml"))
+    return Matrix(
+        domains, accepted, archs, cache_formats, tuple(rows), tuple(excludes), version, digest(folder, "*.toml")
+    )
 
 
 def digest(folder: Path, pattern: str) -> str:

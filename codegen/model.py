@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from codegen import abi
+from codegen.formats import Formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,12 @@ def variant_name(arch: str, op: str, traits: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole matrix: domains of the fields, fields of the ops, archs, kernel rows and excludes."""
+    """The whole matrix: domains of fields, fields of ops, archs, formats of caches, kernel rows and excludes."""
 
     domains: Mapping[str, Values]
     accepted: Mapping[str, tuple[str, ...]]
     archs: Mapping[str, Arch]
+    formats: Formats
     rows: tuple[Row, ...]
     excludes: tuple[Exclude, ...]
     version: str

@@ -3,24 +3,19 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mla/formats.h"
+
 // Forced inlining: units compiled for different instruction sets include this header, and an
 // outlined copy from one of them could be linked into all.
 #define MLA_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 namespace mla {
 
-enum class DType : int32_t { fp32, fp16, bf16, e4m3, fp8_ds_mla };
-
-inline constexpr int kLatent = 512;
-inline constexpr int kRope = 64;
-inline constexpr int kHeadDim = kLatent + kRope;
-
-// A token of fp8_ds_mla: 512 e4m3, one float32 scale for each 128 of them, 64 bf16.
-inline constexpr int kDsMlaGroup = 128;
-inline constexpr int kDsMlaScaleOffset = kLatent;
-inline constexpr int kDsMlaRopeOffset = kDsMlaScaleOffset + kLatent / kDsMlaGroup * 4;
-inline constexpr int kDsMlaRowBytes = kDsMlaRopeOffset + kRope * 2;
-static_assert(kDsMlaRowBytes == 656);
+// Caches of fp8_ds_mla.
+inline constexpr int kDsMlaGroup = kCacheFormat<DType::fp8_ds_mla>.scale_group;
+inline constexpr int kDsMlaScaleOffset = kCacheFormat<DType::fp8_ds_mla>.scale_offset;
+inline constexpr int kDsMlaRopeOffset = kCacheFormat<DType::fp8_ds_mla>.rope_offset;
+inline constexpr int kDsMlaRowBytes = kCacheFormat<DType::fp8_ds_mla>.row_bytes;
 
 // fp8_ds_mla caches are arrays of bytes.
 MLA_ALWAYS_INLINE constexpr size_t element_bytes(DType dtype) {
