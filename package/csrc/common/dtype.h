@@ -76,7 +76,9 @@ MLA_ALWAYS_INLINE constexpr float e4m3_to_fp32(uint8_t code) {
   return bits_float(sign | (magnitude == 0x7f ? 0x7fc00000 : finite));
 }
 
-// Saturates at 448, infinities too; keeps NaN.
+inline constexpr float kMaxE4m3 = 448;  // the largest finite value
+
+// Saturates, infinities too; keeps NaN.
 MLA_ALWAYS_INLINE constexpr uint8_t fp32_to_e4m3(float value) {
   const uint32_t bits = float_bits(value);
   const uint32_t magnitude = bits & 0x7fffffff;
@@ -84,7 +86,7 @@ MLA_ALWAYS_INLINE constexpr uint8_t fp32_to_e4m3(float value) {
   // Adding 2^14 aligns the unit in the last place with the smallest subnormal, 2^-9.
   const uint32_t subnormal = float_bits(bits_float(magnitude) + 16384.0f) - float_bits(16384.0f);
   const uint32_t finite = magnitude < 0x3c800000 ? subnormal : normal;
-  const uint32_t saturated = magnitude >= 0x43e00000 ? 0x7e : finite;  // 448
+  const uint32_t saturated = magnitude >= 0x43e00000 ? 0x7e : finite;  // kMaxE4m3
   const uint32_t code = magnitude > 0x7f800000 ? 0x7f : saturated;
   return static_cast<uint8_t>((bits >> 24 & 0x80) | code);
 }
