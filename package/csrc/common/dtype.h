@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mla/traits.h"
+
 // Forced inlining: units compiled for different instruction sets include this header, and an
 // outlined copy from one of them could be linked into all.
 #define MLA_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 namespace mla {
-
-enum class DType : int32_t { fp32, fp16, bf16, e4m3, fp8_ds_mla };
 
 inline constexpr int kLatent = 512;
 inline constexpr int kRope = 64;
