@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from mla_kernels._types import Arch, InDType, KvDType, KvLayout, Load, OpName, OutDType, QDType, Schedule
+from mla_kernels._types import FIELDS, Arch, InDType, KvDType, KvLayout, Load, OpName, OutDType, QDType, Schedule
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.errors import VariantNotFoundError
 from mla_kernels.kernels.base import Kernel, limits
@@ -15,7 +15,6 @@ from mla_kernels.kernels.merge_states import MergeStatesKernel
 from mla_kernels.kernels.sparse import SparseDecodeKernel, SparsePrefillKernel
 from mla_kernels.payloads.discovery import Payload, payloads
 from mla_kernels.payloads.registry import Value, Variant
-from mla_kernels.resolve.config import FIELDS
 from mla_kernels.resolve.explanation import explained, obstacle
 from mla_kernels.resolve.search import search
 

@@ -5,30 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from mla_kernels import _launcher
+from mla_kernels._types import DTYPES, FIELDS, KV_LAYOUTS
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.errors import ValueRangeError
 from mla_kernels.payloads.discovery import payloads
-from mla_kernels.payloads.registry import DTYPES, Value
-
-FIELDS = (
-    "op",
-    "arch",
-    "q_dtype",
-    "kv_dtype",
-    "out_dtype",
-    "in_dtype",
-    "load",
-    "schedule",
-    "kv_layout",
-    "page_size",
-    "num_heads",
-    "q_len",
-    "topk",
-    "head_dim",
-)
-"""The fields of a config, in the order of ``lookup``."""
-
-LAYOUTS = ("contiguous", "paged")
+from mla_kernels.payloads.registry import Value
 
 
 def completed(config: Mapping[str, object]) -> dict[str, Value]:
@@ -61,7 +42,7 @@ def _value(field: str, value: object) -> Value:
     if field.endswith("_dtype"):
         return _name(field, value, DTYPES)
     if field == "kv_layout":
-        return _name(field, value, LAYOUTS)
+        return _name(field, value, KV_LAYOUTS)
     if field in ("arch", "load", "schedule"):
         if not isinstance(value, str):
             raise ValueRangeError(field, repr(value), "a name")
