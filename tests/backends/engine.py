@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from mla_kernels.compat import flashmla_sparse
+from mla_kernels.backends import flashmla_sparse
 from torch import Tensor
 
 from .model import HEADS, LATENT, NOPE, ROPE, SCALE, VOCABULARY, Layer, Model, V

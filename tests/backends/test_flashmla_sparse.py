@@ -10,8 +10,7 @@ import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import reference
-from mla_kernels.compat.flash_mla import flash_mla_with_kvcache
-from mla_kernels.compat.flashmla_sparse import (
+from mla_kernels.backends.flashmla_sparse import (
     CudaGraphSupport,
     FlashMLASparseBackend,
     FlashMLASparseDecodeAndContextMetadata,
@@ -22,6 +21,7 @@ from mla_kernels.compat.flashmla_sparse import (
     lse2_to_lse,
     triton_convert_req_index_to_global_index,
 )
+from mla_kernels.compat.flash_mla import flash_mla_with_kvcache
 from mla_kernels.errors import InvalidArgumentError, ShapeError, UnsupportedError, ValueRangeError
 
 from tests.kernels.rows import rows

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from mla_kernels.compat.flashmla_sparse import FlashMLASparseBackend
+from mla_kernels.backends.flashmla_sparse import FlashMLASparseBackend
 
 from tests.backends.engine import PAGE, check_tokens, engine_config, make_layer
 from tests.backends.model import HEADS, LATENT, NOPE, ROPE, Layer, V
