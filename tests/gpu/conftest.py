@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
 
 ARCHS = {(9, 0): "sm90a", (10, 0): "sm100f", (10, 3): "sm100f"}
 PAGE_SIZES = (1, 2, 16, 48, 61, 64, 128, 576)

@@ -9,7 +9,7 @@ import mla_kernels as mla
 import pytest
 
 from tests.gpu.conftest import arch_name, refuse
-from tests.kernels.rows import Row, rows
+from tests.support.rows import Row, rows
 
 ARCH = "sm90a"
 DENSE = [row for row in rows("decode") if row.arch == ARCH]

@@ -15,10 +15,10 @@ from mla_kernels import reference
 
 from tests.gpu import test_gather_kv, test_merge_states, test_store_kv, test_to_global_indices
 from tests.gpu.conftest import Case, arch_name
-from tests.kernels.compare import SPARSE
-from tests.kernels.problems import Decode
-from tests.kernels.rows import row
-from tests.kernels.sparse import SparseDecode
+from tests.support.compare import SPARSE
+from tests.support.problems import Decode
+from tests.support.rows import row
+from tests.support.sparse import SparseDecode
 
 PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (140, 20, 1, 0)},

@@ -21,10 +21,10 @@ from mla_kernels.resolve import bound
 
 from tests.gpu.conftest import absence, arch_name, refuse
 from tests.gpu.sm90 import ARCH, SPARSE_DECODE, each_with, name_of
-from tests.kernels.compare import SPARSE, assert_same_bytes
-from tests.kernels.problems import Decode, garbage_workspace
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode
+from tests.support.compare import SPARSE, assert_same_bytes
+from tests.support.problems import Decode, garbage_workspace
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode
 
 WHEELS = Path(__file__).parents[2] / "dist" / "delays"
 PAGES = {"tma": 64, "gather": 16}

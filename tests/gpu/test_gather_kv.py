@@ -21,10 +21,10 @@ from tests.gpu.conftest import (
     guarded,
     padded,
 )
-from tests.kernels import memory
-from tests.kernels.compare import Tolerance, assert_close, assert_same_bytes
-from tests.kernels.problems import Packed, encode, generator, random, unchanged, write_rows
-from tests.kernels.sparse import INT_MAX, INT_MIN
+from tests.support import memory
+from tests.support.compare import Tolerance, assert_close, assert_same_bytes
+from tests.support.problems import Packed, encode, generator, random, unchanged, write_rows
+from tests.support.sparse import INT_MAX, INT_MIN
 
 TYPES = [("fp16", "fp16"), ("bf16", "bf16")]
 TYPES += [(kv, out) for kv in ("e4m3", "fp8_ds_mla") for out in ("fp32", "fp16", "bf16")]

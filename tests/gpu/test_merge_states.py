@@ -13,10 +13,10 @@ from mla_kernels import reference
 from torch import Tensor
 
 from tests.gpu.conftest import PADS, Case, check_devices, check_graph, check_streams, current_stream, guarded, padded
-from tests.kernels import memory
-from tests.kernels.compare import DENSE, LSE, SINGLE, SINGLE_LSE, assert_close, assert_same_bytes
-from tests.kernels.problems import generator, random, unchanged
-from tests.kernels.sparse import INT_MAX, INT_MIN
+from tests.support import memory
+from tests.support.compare import DENSE, LSE, SINGLE, SINGLE_LSE, assert_close, assert_same_bytes
+from tests.support.problems import generator, random, unchanged
+from tests.support.sparse import INT_MAX, INT_MIN
 
 TYPES = [("fp32", "fp32"), ("fp32", "fp16"), ("fp32", "bf16"), ("fp16", "fp16"), ("bf16", "bf16")]
 

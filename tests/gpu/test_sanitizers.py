@@ -13,7 +13,7 @@ import pytest
 
 from tests.gpu.conftest import refuse
 from tests.gpu.sm90 import DENSE, SPARSE_DECODE
-from tests.kernels.rows import row
+from tests.support.rows import row
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("memcheck", "racecheck", "initcheck")

@@ -19,11 +19,11 @@ from mla_kernels import reference
 from mla_kernels.errors import ValueRangeError
 
 from tests.gpu.conftest import refuse
-from tests.kernels import memory
-from tests.kernels.compare import SPARSE, assert_close, assert_same_bytes
-from tests.kernels.problems import Decode, garbage_workspace, peak_of, tolerances
-from tests.kernels.rows import Row, rows
-from tests.kernels.sparse import SparseDecode
+from tests.support import memory
+from tests.support.compare import SPARSE, assert_close, assert_same_bytes
+from tests.support.problems import Decode, garbage_workspace, peak_of, tolerances
+from tests.support.rows import Row, rows
+from tests.support.sparse import SparseDecode
 
 ARCH = "sm100f"
 DENSE = [row for row in rows("decode") if row.arch == ARCH]

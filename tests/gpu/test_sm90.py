@@ -15,11 +15,11 @@ from mla_kernels.errors import InvalidArgumentError
 
 from tests.gpu.conftest import refuse
 from tests.gpu.sm90 import DENSE, MIXED, each, each_with, hopper
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.invariance import check_batch_invariance
-from tests.kernels.problems import Decode, garbage_workspace
-from tests.kernels.rows import Row
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.invariance import check_batch_invariance
+from tests.support.problems import Decode, garbage_workspace
+from tests.support.rows import Row
 
 __all__ = ["hopper"]
 

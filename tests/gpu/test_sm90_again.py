@@ -12,10 +12,10 @@ import torch
 
 from tests.gpu.conftest import check_at_once
 from tests.gpu.sm90 import MIXED, each, each_with, hopper
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode
+from tests.support.rows import Row
 
 __all__ = ["hopper"]
 

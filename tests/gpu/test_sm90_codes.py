@@ -6,9 +6,9 @@ import pytest
 import torch
 from mla_kernels import reference
 
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import KV_SCALE, Decode
-from tests.kernels.rows import Row
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import KV_SCALE, Decode
+from tests.support.rows import Row
 
 from .sm90 import DENSE, each_with, hopper
 

@@ -10,10 +10,10 @@ import torch
 
 from tests.gpu.conftest import refuse, require_payload
 from tests.gpu.sm90 import SPARSE_DECODE, each_with, hopper, name_of
-from tests.kernels.compare import SPARSE, assert_same_bytes
-from tests.kernels.problems import Decode, garbage_workspace
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode
+from tests.support.compare import SPARSE, assert_same_bytes
+from tests.support.problems import Decode, garbage_workspace
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode
 
 __all__ = ["hopper"]
 

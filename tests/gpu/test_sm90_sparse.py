@@ -14,11 +14,11 @@ from mla_kernels.errors import AlignmentError, StrideError, UnsupportedError
 
 from tests.gpu.conftest import check_at_once
 from tests.gpu.sm90 import SPARSE_DECODE, SPARSE_PREFILL, hopper, name_of
-from tests.kernels import memory
-from tests.kernels.compare import PREFILL, SPARSE, Tolerance, assert_close, assert_same_bytes
-from tests.kernels.problems import SCALE, encode, generator, random, tolerances
-from tests.kernels.rows import Row
-from tests.kernels.sparse import INT_MAX, INT_MIN, SparseDecode, SparsePrefill
+from tests.support import memory
+from tests.support.compare import PREFILL, SPARSE, Tolerance, assert_close, assert_same_bytes
+from tests.support.problems import SCALE, encode, generator, random, tolerances
+from tests.support.rows import Row
+from tests.support.sparse import INT_MAX, INT_MIN, SparseDecode, SparsePrefill
 
 __all__ = ["hopper"]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.gpu.sm90 import ARCH, hopper
 from tests.kernels.test_exact import test_sparse_prefill_selects_one_key
 from tests.kernels.test_sparse_prefill import *  # noqa: F403
-from tests.kernels.variants import range_over
+from tests.support.variants import range_over
 
 __all__ = ["hopper", "test_sparse_prefill_selects_one_key"]
 

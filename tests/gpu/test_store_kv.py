@@ -21,9 +21,9 @@ from tests.gpu.conftest import (
     guarded,
     padded,
 )
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import generator, random, unchanged
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import generator, random, unchanged
 
 INT64 = torch.iinfo(torch.int64)
 TYPES = [(i, kv) for i in ("fp16", "bf16") for kv in (i, "e4m3", "fp8_ds_mla")]

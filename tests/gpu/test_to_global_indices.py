@@ -21,10 +21,10 @@ from tests.gpu.conftest import (
     guarded,
     padded,
 )
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import generator, unchanged
-from tests.kernels.sparse import INT_MAX, INT_MIN
 from tests.kernels.test_to_global_indices import formula, problem
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import generator, unchanged
+from tests.support.sparse import INT_MAX, INT_MIN
 
 
 def kernel(arch: str) -> Any:

@@ -15,9 +15,9 @@ from torch import Tensor
 from tests.gpu import test_gather_kv, test_merge_states, test_store_kv, test_to_global_indices
 from tests.gpu.conftest import Case, refuse
 from tests.gpu.sm90 import each, each_with
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode
+from tests.support.rows import Row
 
 TURNS = 20
 CASES: dict[str, Callable[[str, str], Case]] = {

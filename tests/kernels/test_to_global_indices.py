@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from mla_kernels import reference
 from torch import Tensor
 
-from . import memory
-from .compare import assert_same_bytes
-from .problems import generator, unchanged
-from .sparse import INT_MAX, INT_MIN
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import generator, unchanged
+from tests.support.sparse import INT_MAX, INT_MIN
 
 
 def formula(req_id: Tensor, block_table: Tensor, token_indices: Tensor, *, page_size: int) -> Tensor:

@@ -14,8 +14,8 @@ from mla_kernels.cache_kernels import StoreKvKernel
 from mla_kernels.errors import DTypeError, ShapeError, WorkspaceError
 from mla_kernels.registry import Variant
 
-from tests.payloads.build import build
-from tests.runtime.noop import DTYPES, Noop
+from tests.support.native.build import build
+from tests.support.native.noop import DTYPES, Noop
 
 
 @pytest.fixture(scope="module")
