@@ -10,9 +10,6 @@ from typing import Any, TypeAlias
 
 from mla_kernels.document import typed
 
-DTYPES = ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla")
-"""The names of element types; ``fp8_ds_mla`` is the 656-byte cache row."""
-
 Value: TypeAlias = str | int
 
 Capability: TypeAlias = tuple[int, int]

@@ -6,7 +6,20 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from mla_kernels import _launcher
-from mla_kernels._types import Arch, InDType, KvDType, KvLayout, Load, OpName, OutDType, QDType, Schedule
+from mla_kernels._types import (
+    DTYPES,
+    FIELDS,
+    KV_LAYOUTS,
+    Arch,
+    InDType,
+    KvDType,
+    KvLayout,
+    Load,
+    OpName,
+    OutDType,
+    QDType,
+    Schedule,
+)
 from mla_kernels.attention_kernels import DecodeKernel, SparseDecodeKernel, SparsePrefillKernel
 from mla_kernels.cache_kernels import GatherKvKernel, MergeStatesKernel, StoreKvKernel, ToGlobalIndicesKernel
 from mla_kernels.devices import current_arch
@@ -14,25 +27,7 @@ from mla_kernels.discovery import Payload, payloads
 from mla_kernels.errors import ValueRangeError, VariantNotFoundError
 from mla_kernels.explanation import Explanation, explained, obstacle
 from mla_kernels.kernel import Kernel, limits
-from mla_kernels.registry import DTYPES, Value, Variant
-
-FIELDS = (
-    "op",
-    "arch",
-    "q_dtype",
-    "kv_dtype",
-    "out_dtype",
-    "in_dtype",
-    "load",
-    "schedule",
-    "kv_layout",
-    "page_size",
-    "num_heads",
-    "q_len",
-    "topk",
-    "head_dim",
-)
-"""The fields of a config, in the order of ``lookup``."""
+from mla_kernels.registry import Value, Variant
 
 KERNELS: dict[str, type[Kernel]] = {
     "decode": DecodeKernel,
@@ -43,7 +38,6 @@ KERNELS: dict[str, type[Kernel]] = {
     "gather_kv": GatherKvKernel,
     "to_global_indices": ToGlobalIndicesKernel,
 }
-LAYOUTS = ("contiguous", "paged")
 _MOST_CACHED = 4096
 _cache: dict[tuple[object, ...], Kernel] = {}
 
@@ -244,7 +238,7 @@ def _value(field: str, value: object) -> Value:
     if field.endswith("_dtype"):
         return _name(field, value, DTYPES)
     if field == "kv_layout":
-        return _name(field, value, LAYOUTS)
+        return _name(field, value, KV_LAYOUTS)
     if field in ("arch", "load", "schedule"):
         if not isinstance(value, str):
             raise ValueRangeError(field, repr(value), "a name")
