@@ -14,8 +14,8 @@ from mla_kernels.compat.sgl_kernel import cutlass_mla_decode, cutlass_mla_get_wo
 from mla_kernels.devices import driver, machine
 from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, ValueRangeError, WorkspaceError
 
-from tests.kernels.compare import DENSE, assert_close
-from tests.kernels.problems import random
+from tests.support.compare import DENSE, assert_close
+from tests.support.problems import random
 
 SCALE = 192**-0.5
 

@@ -12,10 +12,10 @@ from mla_kernels.compat import flash_mla
 from mla_kernels.compat.flash_mla import flash_mla_sparse_fwd, flash_mla_with_kvcache, get_mla_metadata
 from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, UnsupportedError, ValueRangeError
 
-from tests.kernels.compare import PREFILL as TOLERANCE
-from tests.kernels.flash_mla_sparse import SparseFwd, WithKvcache, past_the_end, served
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode, SparsePrefill
+from tests.support.compare import PREFILL as TOLERANCE
+from tests.support.flash_mla_sparse import SparseFwd, WithKvcache, past_the_end, served
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode, SparsePrefill
 
 DECODE, PREFILL = served("sparse_decode", "cpu"), served("sparse_prefill", "cpu")
 FP8 = "cpu_sparse_decode_qbf16_kvfp8_ds_mla_obf16_direct_split"

@@ -12,7 +12,7 @@ import pytest
 from mla_kernels.bench import report
 from mla_kernels.diagnostics.cli import main
 
-from tests.payloads.build import build
+from tests.support.native.build import build
 
 
 @pytest.fixture

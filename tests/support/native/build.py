@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).parent
-INCLUDE = HERE.parents[1] / "generated" / "include"
+INCLUDE = HERE.parents[2] / "generated" / "include"
 
 
 def build(folder: Path, source: str = "noop", *macros: str) -> Path:

@@ -84,7 +84,7 @@ class Sparse:
 
     def reproduce(self) -> str:
         """A command that runs this problem alone, from the repository root."""
-        return f'reproduce: PYTHONPATH=tests python -c "from kernels.sparse import *; {self}.check()"'
+        return f'reproduce: python -c "from tests.support.sparse import *; {self}.check()"'
 
     def scalars(self) -> dict[str, Any]:
         """The scalar arguments."""

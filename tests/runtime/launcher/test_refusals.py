@@ -18,8 +18,8 @@ from mla_kernels.errors import (
     WorkspaceError,
 )
 
-from tests.payloads.build import build
-from tests.runtime.noop import Noop, arguments, launch
+from tests.support.native.build import build
+from tests.support.native.noop import Noop, arguments, launch
 
 BF16, INT32 = torch.bfloat16, torch.int32
 

@@ -24,10 +24,9 @@ from mla_kernels.compat import vllm as door
 from mla_kernels.compat.flashmla_sparse.builder import Step
 from mla_kernels.errors import UnsupportedError
 
-from tests.kernels.compare import assert_same_bytes
-
-from .engine import PAGE, Engine, check_tokens, layer_arguments
-from .model import HEADS, LATENT, NOPE, ROPE, Layer, V
+from tests.support.compare import assert_same_bytes
+from tests.support.engine import PAGE, Engine, check_tokens, layer_arguments
+from tests.support.model import HEADS, LATENT, NOPE, ROPE, Layer, V
 
 VLLM = json.loads((Path(__file__).parent / "vllm.json").read_text())
 OURS = "mla_kernels.compat._vllm_backend"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .engine import check_tokens
+from tests.support.engine import check_tokens
 
 
 @pytest.mark.parametrize("seed", [0, 22])

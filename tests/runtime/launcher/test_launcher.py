@@ -14,8 +14,8 @@ from mla_kernels import _launcher
 from mla_kernels.errors import STATUS, InvalidArgumentError, PayloadError
 
 from codegen import abi
-from tests.payloads.build import build
-from tests.runtime.noop import SIZES, Noop, arguments, expected, launch
+from tests.support.native.build import build
+from tests.support.native.noop import SIZES, Noop, arguments, expected, launch
 
 OPS = tuple(abi.OP)
 

@@ -57,7 +57,7 @@ class FlashMla:
 
     def reproduce(self) -> str:
         """A command that runs this problem alone, from the repository root."""
-        return f'reproduce: python -c "from tests.kernels.flash_mla import *; {self}.check()"'
+        return f'reproduce: python -c "from tests.support.flash_mla import *; {self}.check()"'
 
     def given(self) -> Given:
         """The arguments without metadata, on the variant's device."""

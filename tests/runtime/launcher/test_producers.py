@@ -18,9 +18,9 @@ from mla_kernels.errors import STATUS, DeviceError, DTypeError, MlaError, ShapeE
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from codegen import abi
-from tests.payloads.build import build
-from tests.runtime.device import API, CPU, CUDA, OnDevice, capsule
-from tests.runtime.noop import Noop, arguments, expected, launch
+from tests.runtime.launcher.other_device import API, CPU, CUDA, OnDevice, capsule
+from tests.support.native.build import build
+from tests.support.native.noop import Noop, arguments, expected, launch
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Reads vLLM's signatures out of its sources: ``python -m tests.backends.read_vllm vllm-0.33.0.tar.gz``.
+"""Reads vLLM's signatures out of its sources: ``python -m tests.runtime.compat.read_vllm vllm-0.33.0.tar.gz``.
 
 What it prints is kept in ``vllm.json``. Names only: which classes and functions there are, which parameters they take,
 and how vLLM's own layer calls a backend's.

@@ -12,8 +12,8 @@ import pytest
 from mla_kernels.errors import VariantNotFoundError
 from mla_kernels.payloads import discovery
 
-from tests.payloads.build import build
 from tests.runtime.conftest import CPU, Site, cpu_registry
+from tests.support.native.build import build
 
 
 def reasons(installed: discovery.Payloads) -> dict[str, str]:

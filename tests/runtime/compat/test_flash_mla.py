@@ -21,7 +21,7 @@ from mla_kernels.errors import (
 )
 from mla_kernels.kernels.decode import DecodeKernel
 
-from tests.kernels.flash_mla import (
+from tests.support.flash_mla import (
     CONVENTIONS,
     HEADS,
     QUERY_TOKENS,
@@ -31,8 +31,8 @@ from tests.kernels.flash_mla import (
     check_plans_are_of_rows,
     lazily,
 )
-from tests.kernels.problems import Decode
-from tests.kernels.rows import rows
+from tests.support.problems import Decode
+from tests.support.rows import rows
 
 ALL = [row.name for row in rows("decode") if row.device == "cpu"]
 SERVED = [row.name for row in rows("decode") if row.device == "cpu" and row.q_dtype == row.kv_dtype]

@@ -16,8 +16,8 @@ from mla_kernels.kernels.cache import StoreKvKernel
 from mla_kernels.kernels.decode import DecodeKernel
 from mla_kernels.payloads.registry import Variant
 
-from tests.payloads.build import build
-from tests.runtime.noop import DTYPES, Noop
+from tests.support.native.build import build
+from tests.support.native.noop import DTYPES, Noop
 
 
 @pytest.fixture(scope="module")

@@ -183,7 +183,7 @@ class Decode:
 
     def reproduce(self) -> str:
         """A command that runs this problem alone, from the repository root."""
-        return f'reproduce: PYTHONPATH=tests python -c "from kernels.problems import *; {self}.check()"'
+        return f'reproduce: python -c "from tests.support.problems import *; {self}.check()"'
 
     @functools.cached_property
     def slots(self) -> tuple[Tensor, ...]:

@@ -24,10 +24,9 @@ from mla_kernels.backends.flashmla_sparse import (
 from mla_kernels.compat.flash_mla import flash_mla_with_kvcache
 from mla_kernels.errors import InvalidArgumentError, ShapeError, UnsupportedError, ValueRangeError
 
-from tests.kernels.rows import rows
-
-from .engine import PAGE, engine_config, make_layer
-from .model import HEADS, LATENT, NOPE, ROPE, SCALE, Layer, V
+from tests.support.engine import PAGE, engine_config, make_layer
+from tests.support.model import HEADS, LATENT, NOPE, ROPE, SCALE, Layer, V
+from tests.support.rows import rows
 
 TOPK = 8
 
