@@ -13,8 +13,8 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
+from ci.release.wheelfile import Wheel
 from ci.rows import Row
-from ci.wheelfile import Wheel
 
 NEVER_NEEDED = re.compile(r"lib(torch|c10|cu|nv|python)")
 MACHINE = {"x64": "x86_64", "AArch64": "aarch64"}

@@ -13,8 +13,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.tags import parse_tag
 from packaging.utils import canonicalize_name
 
+from ci.release.wheelfile import Wheel
 from ci.rows import Row, core, rows
-from ci.wheelfile import Wheel
 
 SOURCES = re.compile(r"\.(c|cc|cpp|cu|cuh|h|hpp|j2|cmake|o|a|toml)$|/CMakeLists\.txt$")
 FOREIGN_ABI = re.compile(r"\.(cpython-\w+|cp\d+|pypy\w+)[-\w]*\.(so|pyd)$|\.(pyd|dll|dylib)$")

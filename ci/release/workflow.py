@@ -1,4 +1,4 @@
-"""Renders the hosted workflow from ``ci/wheels.toml``: ``python -m ci.workflow`` writes it.
+"""Renders the hosted workflow from ``ci/wheels.toml``: ``python -m ci.release.workflow`` writes it.
 
 Every step runs a session of nox, or one of the actions that the table pins. Wheels are built in the image that
 cibuildwheel pins for the name in ``[tool.cibuildwheel]``; the first job asks for it by ``--images``.
@@ -216,7 +216,7 @@ def releasing() -> tuple[Job, ...]:
 def render() -> str:
     """The text of the workflow."""
     environment = Environment(
-        loader=FileSystemLoader(ROOT / "ci"),
+        loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

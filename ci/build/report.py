@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from ci import shards
+from ci.build import shards
 from ci.rows import ROOT, Row
 
 SECONDS_BETWEEN_SAMPLES = 0.5

@@ -1,5 +1,6 @@
-"""Checks wheels before anyone installs them: ``python -m ci.check_wheels PATH...`` prints a table and every fault.
+"""Checks wheels before anyone installs them.
 
+``python -m ci.release.check_wheels PATH...`` prints a table and every fault.
 A check is a function of a wheel and its row that yields what is wrong, in words. Source distributions are shown to
 twine only. The exit status is 1 where anything is wrong.
 """
@@ -16,9 +17,9 @@ from packaging.utils import canonicalize_name
 from rich.console import Console
 from rich.table import Column, Table
 
+from ci.release.checks import contents, libraries, machine_code, provenance, tools
+from ci.release.wheelfile import Wheel, WheelError
 from ci.rows import Row, rows
-from ci.wheel_checks import contents, libraries, machine_code, provenance, tools
-from ci.wheelfile import Wheel, WheelError
 
 Check = Callable[[Wheel, Row], Iterable[str]]
 Faults = dict[str, list[str]]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from ci.stage import Stage
+from ci.build.stage import Stage
 
 
 class Mode(Enum):
@@ -58,7 +58,7 @@ def running(stage: Stage, tools: Path, mode: Mode) -> Iterator[CompileCache]:
     if mode is Mode.FILL:
         environment["SCCACHE_RECACHE"] = "1"
     subprocess.run([program, "--start-server"], env=environment, capture_output=True, check=True)
-    nvcc = str(stage.source / "ci" / "sccache" / "nvcc")
+    nvcc = str(stage.source / "ci" / "build" / "sccache" / "nvcc")
     cache = CompileCache(environment, dict(zip(launchers, (program, nvcc), strict=True)))
     try:
         yield cache

@@ -22,7 +22,7 @@ import mla_kernels as mla
 import torch
 from mla_kernels.payloads.discovery import payloads
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from codegen import abi  # noqa: E402

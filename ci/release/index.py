@@ -1,4 +1,4 @@
-"""Writes a static simple index of wheels: ``python -m ci.index FOLDER... OUT``.
+"""Writes a static simple index of wheels: ``python -m ci.release.index FOLDER... OUT``.
 
 ``OUT`` serves as it is from any web server, as HTML (PEP 503) and JSON (PEP 691), with hashes, sizes and each wheel's
 metadata beside it (PEP 658, PEP 714). Source distributions are left out: from this index nothing is ever compiled.
@@ -21,7 +21,7 @@ from urllib.parse import quote
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from ci.wheelfile import Wheel, WheelError
+from ci.release.wheelfile import Wheel, WheelError
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">

@@ -12,8 +12,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.version import Version
 
+from ci.release.wheelfile import Wheel
 from ci.rows import Row
-from ci.wheelfile import Wheel
 
 STATIC_PARTS = {
     "CUTLASS": re.compile("cutlass", re.I),

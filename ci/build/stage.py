@@ -49,12 +49,12 @@ class Stage:
         return self.folder / "build" / name
 
     def tools(self, row: Row) -> Path:
-        """A virtual environment with the build requirements of a wheel, pinned by ``ci/constraints.txt``."""
+        """A virtual environment with the build requirements of a wheel, pinned by ``ci/build/constraints.txt``."""
         project = tomllib.loads((self.source / row.project / "pyproject.toml").read_text())
         requires = sorted([*project["build-system"]["requires"], *TOOLS])
         # Headers are all that is used of CUTLASS; its own requirements serve its Python tools.
         headers = [name for name in requires if name.startswith("nvidia-cutlass")]
-        constraints = self.source / "ci" / "constraints.txt"
+        constraints = self.source / "ci" / "build" / "constraints.txt"
         text = "\n".join([sys.version, *requires, constraints.read_text()])
         folder = self.folder / "tools" / row.payload
         marker = folder / "requirements.sha256"

@@ -1,6 +1,6 @@
-"""Writes ``docs/evidence/<payload>.json`` from what ``ci.instructions`` found in a wheel and a test run's report.
+"""Writes ``docs/evidence/<payload>.json`` from what ``ci.measure.instructions`` found and a test run's report.
 
-``python -m ci.evidence --wheel dist/sm90.instructions.json --junit gpu.xml --gpu "NVIDIA H200" --state "run"``
+``python -m ci.release.evidence --wheel dist/sm90.instructions.json --junit gpu.xml --gpu "NVIDIA H200" --state "run"``
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
+EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
 KEPT = ("payload", "commit", "dirty", "name", "sha256", "bytes", "compilers")
 
 
@@ -32,7 +32,7 @@ def tests(reports: Sequence[Path]) -> dict[str, dict[str, int]]:
 def main() -> None:
     """Merge what was built and what was run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wheel", type=Path, required=True, help="what ci.instructions wrote")
+    parser.add_argument("--wheel", type=Path, required=True, help="what ci.measure.instructions wrote")
     parser.add_argument("--junit", type=Path, nargs="+", required=True)
     parser.add_argument("--gpu", required=True)
     parser.add_argument("--state", required=True)

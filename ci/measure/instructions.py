@@ -1,6 +1,7 @@
 """What only the instructions show: no spills, and tensor cores where a variant multiplies, without a wait for each.
 
-``python -m ci.instructions PATH... [--json FILE]`` reads payload wheels and objects, by ``cuobjdump`` and ``c++filt``.
+``python -m ci.measure.instructions PATH... [--json FILE]`` reads payload wheels and objects, by ``cuobjdump`` and
+``c++filt``.
 """
 
 from __future__ import annotations

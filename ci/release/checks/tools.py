@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from ci.release.wheelfile import Wheel
 from ci.rows import Row
-from ci.wheelfile import Wheel
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LEGACY = {"manylinux1": "2_5", "manylinux2010": "2_12", "manylinux2014": "2_17"}

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ci import index, shards
 from ci.benchmarks import git_commit, markdown, processor
-from ci.index_server import Environment, serving
-from ci.report import WORKERS, Report, plot, projected
+from ci.build import shards
+from ci.build.report import WORKERS, Report, plot, projected
+from ci.release import index
+from ci.release.index_server import Environment, serving
 from ci.rows import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks" / "wheels.md"

@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ci import cache, report, shards
+from ci.build import cache, report, shards
+from ci.build.stage import Stage, staged
 from ci.rows import ROOT, Row, rows
-from ci.stage import Stage, staged
 
 DIST = ROOT / "dist"
 GLIBC = "2.28"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ci.release.checks.provenance import document
+from ci.release.checks.tools import ToolError, run, words
+from ci.release.wheelfile import Wheel
 from ci.rows import Row
-from ci.wheel_checks.provenance import document
-from ci.wheel_checks.tools import ToolError, run, words
-from ci.wheelfile import Wheel
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from ci.build.stage import Stage
 from ci.rows import ROOT, Row
-from ci.stage import Stage
 
-COSTS = ROOT / "ci" / "costs.json"
+COSTS = ROOT / "ci" / "build" / "costs.json"
 """Seconds that each unit took to compile, by payload; ``nox -s full`` measures them."""
 UNMEASURED = 10.0
 
