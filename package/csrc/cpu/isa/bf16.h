@@ -59,7 +59,7 @@ MLA_ALWAYS_INLINE Words e4m3_to_bf16(const std::byte* codes) {
   return (Words)_mm512_or_si512(value, sign);
 }
 
-// A cache row as stored, without per-tensor scale; fp8_ds_mla with its scales, rounded.
+// Dequantises a cache row as stored, without the scale of the cache, and rounds it to bf16.
 inline void row_to_bf16(DType kv, const TokenRow& token, uint32_t* row) {
   if (kv == DType::bf16) {
     __builtin_memcpy(row, token.latent, kLatent * 2);
@@ -72,14 +72,16 @@ inline void row_to_bf16(DType kv, const TokenRow& token, uint32_t* row) {
       store_words(row + (kLatent + i) / 2, e4m3_to_bf16(token.rope + i));
     }
   } else {
+    constexpr CacheFormat kFormat = kCacheFormat<DType::fp8_ds_mla>;
     for (int i = 0; i < kLatent; i += 32) {
-      const float scale = load_as<float>(token.latent + kDsMlaScaleOffset, i / kDsMlaGroup);
+      const float scale =
+          load_as<float>(token.latent + kFormat.scale_offset, i / kFormat.scale_group);
       const Words words = e4m3_to_bf16(token.latent + i);
       const Vec low = (Vec)(words << 16) * scale;
       const Vec high = (Vec)(words & 0xffff0000) * scale;
       store_words(row + i / 2, round_to_bf16(low, high));
     }
-    __builtin_memcpy(row + kLatent / 2, token.latent + kDsMlaRopeOffset, kRope * 2);
+    __builtin_memcpy(row + kLatent / 2, token.latent + kFormat.rope_offset, kRope * 2);
   }
 }
 

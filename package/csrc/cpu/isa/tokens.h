@@ -74,9 +74,9 @@ class TokenWalk {
 class Prefetch {
  public:
   explicit Prefetch(DType kv)
-      : latent_bytes_(kv == DType::fp8_ds_mla ? kDsMlaRowBytes
+      : latent_bytes_(kv == DType::fp8_ds_mla ? kByteRow
                                               : static_cast<int>(kLatent * element_bytes(kv))),
-        row_bytes_(kv == DType::fp8_ds_mla ? kDsMlaRowBytes
+        row_bytes_(kv == DType::fp8_ds_mla ? kByteRow
                                            : static_cast<int>(kHeadDim * element_bytes(kv))) {}
 
   void start(const TokenRow* rows, int count) {
@@ -100,6 +100,7 @@ class Prefetch {
 
  private:
   static constexpr int kLineBytes = 64;
+  static constexpr int kByteRow = kCacheFormat<DType::fp8_ds_mla>.row_bytes;
 
   int latent_bytes_;
   int row_bytes_;
