@@ -1,9 +1,9 @@
 #pragma once
 
-#include "common/as_decode.h"
 #include "common/traits.h"
 #include "cpu/op.h"
 #include "cpu/sparse/driver.h"
+#include "mla/conversions.h"
 
 namespace mla::cpu {
 
