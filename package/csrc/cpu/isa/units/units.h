@@ -4,7 +4,7 @@
 
 namespace mla::cpu {
 
-// One unit each, compiled under its own options.
+// Each is defined in a unit that is compiled under options of its own.
 extern const Isa kBaseline;
 #if defined(__x86_64__)
 extern const Isa kAvx2;

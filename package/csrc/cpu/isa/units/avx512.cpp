@@ -1,5 +1,5 @@
 #include "cpu/isa/attend_fp32.h"
-#include "cpu/isa/units.h"
+#include "cpu/isa/units/units.h"
 
 namespace mla::cpu {
 
