@@ -96,7 +96,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "tests/payloads", "tests/gpu", "tests/sm90", "tests/sm100")
+        for folder in ("package/csrc", "tests/support", "tests/gpu", "tests/sm90", "tests/sm100")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]
