@@ -64,9 +64,8 @@ def without_products(text: str) -> str:
     return re.sub(r".*\b(?:HG|UTC[HQ])MMA\b.*\n.*\n", "", text)
 
 
-def kernel(
-    name: str, cubin: str = "", code: tuple[str, ...] = (), usage: str = "REG:128 STACK:0 SHARED:1024"
-) -> Kernel:
+def kernel(name: str, cubin: str = "", code: tuple[str, ...] = (), stack: int = 0) -> Kernel:
+    usage = f"REG:128 STACK:{stack} SHARED:1024"
     return Kernel(f"{name}@{cubin}", name, cubin, usage, code)
 
 
