@@ -210,6 +210,13 @@ def check_wheels(session: nox.Session) -> None:
 
 
 @nox.session
+def evidence(session: nox.Session) -> None:
+    """Fail where evidence is of a library that the sources do not build; `-- restate sm90` and `-- write` mend that."""
+    session.install(*group("build"))
+    session.run("python", "-m", "ci.release.evidence", *(session.posargs or ["check"]))
+
+
+@nox.session
 def index(session: nox.Session) -> None:
     """Write a simple index of dist/ into build/index, install from one on loopback and try what it gave."""
     session.install(*group("test"))

@@ -60,7 +60,7 @@ def of_wheel(path: Path) -> dict[str, Any]:
         "name": path.name,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "bytes": path.stat().st_size,
-        **{key: manifest[key] for key in ("payload", "commit", "dirty", "compilers", "files")},
+        **{key: manifest[key] for key in ("payload", "commit", "dirty", "sources_sha256", "compilers", "files")},
         "kernels": {name: _numbers(kernel) for name, kernel in largest.items()},
         "problems": list(problems(found)),
     }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import cuobjdump
+from sources import sources_sha256
 from variant_kernels import VariantKernels
 
 
@@ -52,6 +53,7 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
         "abi_hash": registry["abi_hash"],
         "commit": commit,
         "dirty": dirty,
+        "sources_sha256": sources_sha256(Path(__file__).parents[1], options.generated, options.payload),
         **json.loads((options.generated / "provenance.json").read_text(encoding="utf-8")),
         "compilers": compilers,
         "flags": flags,
