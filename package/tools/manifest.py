@@ -32,7 +32,11 @@ def main() -> None:
     parser.add_argument("--nvcc", type=Path, help="the CUDA compiler; cuobjdump and nvdisasm are beside it")
     parser.add_argument("--cuda-flags", default="")
     options = parser.parse_args()
-    (options.folder / "manifest.json").write_text(json.dumps(manifest(options), indent=1) + "\n", encoding="utf-8")
+    try:
+        told = manifest(options)
+    except cuobjdump.CuobjdumpError as error:
+        sys.exit(f"no manifest, because the library's machine code cannot be read: {error}")
+    (options.folder / "manifest.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def manifest(options: argparse.Namespace) -> dict[str, Any]:
