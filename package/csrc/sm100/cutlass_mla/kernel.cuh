@@ -1,9 +1,9 @@
-// CUTLASS example 77's MLA kernel and its reduction: their types, their arguments, their launch.
+// CUTLASS example 77's MLA kernel and its reduction: their types, arguments and launches.
 #pragma once
 
-// Assertions of the device code stay in, which costs a compare a load: without them the order of
-// the loads changes and ptxas 13.4 spills 144 bytes a thread. Those of the host would end the
-// process.
+// Assertions of the device code stay in. They cost one compare per load, but without them the order
+// of the loads changes and ptxas 13.4 spills 144 bytes per thread. Assertions of the host stay out,
+// because they would end the process.
 #ifdef __CUDA_ARCH__
 #undef NDEBUG
 #endif
@@ -23,10 +23,11 @@
 
 #include "cuda/device.h"
 #include "cuda/launch.h"
-#include "sm100/decode/attention.h"
-#include "sm100/decode/mainloop.cuh"
-#include "sm100/decode/params_cache.h"
-#include "sm100/decode/splits.h"
+#include "sm100/cutlass_mla/attention_problem.h"
+#include "sm100/cutlass_mla/launch.cuh"
+#include "sm100/cutlass_mla/params_cache.h"
+#include "sm100/cutlass_mla/split_heuristic.h"
+#include "sm100/cutlass_mla/workspace.h"
 
 namespace mla::sm100 {
 
@@ -63,10 +64,10 @@ using ReductionKernel =
     cutlass::fmha::kernel::Sm100FmhaMlaReductionKernel<ElementOut, float, float, kHeads, kLatent,
                                                        kMaxSplits>;
 
-// The arguments of the kernel for an attention whose rows are prepared in the workspace.
+// Returns the arguments of the kernel for an attention whose rows are prepared in the workspace.
 template <class Kernel>
-typename Kernel::Arguments make_arguments(const Attention& attention, const Layout& layout,
-                                          void* workspace) {
+typename Kernel::Arguments make_arguments(const AttentionProblem& attention,
+                                          const WorkspaceLayout& layout, void* workspace) {
   using Element = typename Kernel::Element;
   using ElementOut = typename Kernel::ElementOut;
   char* const base = static_cast<char*>(workspace);
@@ -116,11 +117,12 @@ typename Kernel::Arguments make_arguments(const Attention& attention, const Layo
   epilogue.output_scale = attention.out_scale;
   arguments.hw_info.device_id = attention.device;
   arguments.hw_info.sm_count = attention.sm_count;
-  arguments.split_kv = attention.shape.most_splits;
+  arguments.split_kv = attention.shape.max_splits;
   arguments.ptr_split_kv = arrays.splits;
   return arguments;
 }
 
+// Returns all that the kernel's parameters are made from.
 template <class Kernel>
 ParamsKey params_key(const typename Kernel::Arguments& arguments, const void* partial) {
   using cute::get;
@@ -139,7 +141,7 @@ ParamsKey params_key(const typename Kernel::Arguments& arguments, const void* pa
                    epilogue.output_scale);
 }
 
-// The attributes that a device needs once; setting them twice does no harm.
+// Sets the attributes that the kernel needs once on each device. Setting them twice does no harm.
 template <class Kernel>
 Status prepare_kernel(int32_t device) {
   static cuda::PreparedDevices prepared;
@@ -169,8 +171,8 @@ Status launch_reduction(const typename Kernel::Params& params, const RowArrays& 
   arguments.ptr_lse = params.epilogue.ptr_lse;
   arguments.num_batches = cute::get<3>(params.problem_shape);
   arguments.split_kv = params.split_kv;
-  arguments.ptr_seq = arrays.merge_lengths;
-  arguments.ptr_split_kv = arrays.merge_splits;
+  arguments.ptr_seq = arrays.reduction_lengths;
+  arguments.ptr_split_kv = arrays.reduction_splits;
   arguments.tile_shape_s = kTileTokens;
   cutlass::device_kernel<Reduction>
       <<<Reduction::get_grid_shape(arguments), Reduction::get_block_shape(), 0, stream>>>(
@@ -178,10 +180,12 @@ Status launch_reduction(const typename Kernel::Params& params, const RowArrays& 
   return cuda::check(cudaGetLastError(), "launch of the reduction");
 }
 
-// Kernel, reduction, and results to where they belong, over rows that are prepared.
+// Launches the kernel and the reduction, and what moves their results to where they belong.
+//
+// @pre `launch_rows` has prepared the rows in the workspace, earlier on the same stream.
 template <class Kernel>
-Status launch_kernel(const Attention& attention, const Layout& layout, void* workspace,
-                     cudaStream_t stream) {
+Status launch_kernel(const AttentionProblem& attention, const WorkspaceLayout& layout,
+                     void* workspace, cudaStream_t stream) {
   if (!attention.has_tokens) return {};
   const RowArrays arrays = row_arrays(attention, layout, workspace);
   const auto arguments = make_arguments<Kernel>(attention, layout, workspace);

@@ -1,4 +1,4 @@
-// Remembers the parameters of launches: encoding their 21 tensor maps takes longer than all else
+// Remembers the parameters of launches. Encoding their 21 tensor maps takes longer than all else
 // that the host does, and a layer repeats its launch every step.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace mla::sm100 {
 
 inline constexpr size_t kKeyWords = 48;
 
-// Everything that parameters are made from, one word each.
+// All values that the parameters of a launch are made from, one word each.
 class ParamsKey {
  public:
   template <class... Words>
@@ -39,11 +39,11 @@ class ParamsKey {
   std::array<uint64_t, kKeyWords> words_;
 };
 
-// One place a key: of two launches that share it, the later stays.
+// A direct-mapped cache: of two keys with the same hash, the later one stays.
 template <class Params>
 class ParamsCache {
  public:
-  // The parameters of `key`, made by `make()` unless they are here.
+  // Returns the parameters of `key`, made by `make()` where they are not cached.
   template <class Make>
   const Params& find(const ParamsKey& key, const Make& make) {
     std::unique_ptr<Entry>& entry = entries_[key.hash() % kEntries];

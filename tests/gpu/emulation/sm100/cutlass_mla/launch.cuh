@@ -11,7 +11,7 @@
 #include "cutlass/cutlass.h"
 #include "cutlass/device_kernel.h"
 #include "cutlass/numeric_conversion.h"
-#include "sm100/decode/descriptors.cuh"
+#include "sm100/cutlass_mla/check_tensor_maps.cuh"
 
 // What a launch does: 0 computes, 1 launches an empty kernel of the same shape, 2 launches nothing,
 // 3 computes after it has checked every tensor map.

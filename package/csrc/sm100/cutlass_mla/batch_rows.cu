@@ -1,17 +1,19 @@
 #include <cmath>
 
+#include "common/arithmetic.h"
 #include "common/dtype.h"
 #include "cuda/device.h"
-#include "sm100/decode/rows.h"
-#include "sm100/decode/splits.h"
+#include "sm100/cutlass_mla/batch_rows.h"
+#include "sm100/cutlass_mla/split_heuristic.h"
 
 namespace mla::sm100 {
-namespace rows {
+namespace batch_rows {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kHeadsOfBlock = 8;  // that a block copies
+constexpr int kHeadsPerBlock = 8;  // heads whose queries or results a block copies
 
+// Returns how many tokens or entries a row may attend to.
 __device__ int32_t row_limit(const RowShape& shape, const RowSource& source, int64_t b, int64_t s) {
   int64_t tokens = source.capacity;
   if (source.lengths != nullptr) {
@@ -23,8 +25,8 @@ __device__ int32_t row_limit(const RowShape& shape, const RowSource& source, int
   return static_cast<int32_t>(tokens);
 }
 
-// Moves the entries that exist to the front, keeping their order, and pads the last tile with one
-// of them: the kernel loads whole tiles. Returns the tokens that are left.
+// Moves the entries that exist to the front in their order, and pads the last tile with one of
+// them, because the kernel loads whole tiles. Returns the tokens that are left.
 __device__ int32_t compact(const RowSource& source, const int32_t* entries, int32_t tokens,
                            int32_t* table, int64_t table_stride) {
   __shared__ int32_t warp_counts[kWarps];
@@ -65,13 +67,13 @@ __device__ int32_t compact(const RowSource& source, const int32_t* entries, int3
   return left;
 }
 
-// The heads of a block, of a row's.
+// The heads of a row that a block copies.
 struct Heads {
   int first;
   int count;
 
   __device__ Heads(int group, int num_heads)
-      : first(group * kHeadsOfBlock), count(min(kHeadsOfBlock, num_heads - first)) {}
+      : first(group * kHeadsPerBlock), count(min(kHeadsPerBlock, num_heads - first)) {}
 };
 
 template <class Word>
@@ -122,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row = blockIdx.x;
   const int64_t b = row / shape.q_len;
   const int64_t s = row % shape.q_len;
-  if (blockIdx.y > 0) {  // whether the row has tokens is another block's matter
+  if (blockIdx.y > 0) {  // the first block of a row decides whether it has tokens
     pack_query<Word>(query, Heads(blockIdx.y - 1, shape.num_heads), row, b, s);
     return;
   }
@@ -134,11 +136,11 @@ __global__ void __launch_bounds__(kThreads)
                      arrays.table_stride);
   }
   if (threadIdx.x == 0) {
-    const int32_t splits = split_count(tile_count(tokens), shape.most_splits);
+    const int32_t splits = num_splits(tile_count(tokens), shape.max_splits);
     arrays.lengths[row] = tokens;
     arrays.splits[row] = splits;
-    arrays.merge_lengths[row] = max(tokens, 1);
-    arrays.merge_splits[row] = max(splits, 1);
+    arrays.reduction_lengths[row] = max(tokens, 1);
+    arrays.reduction_splits[row] = max(splits, 1);
   }
   if (tokens == 0) write_empty(shape, results, b, s);
 }
@@ -167,7 +169,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 unsigned head_groups(const RowShape& shape) {
-  return static_cast<unsigned>(ceil_div(shape.num_heads, kHeadsOfBlock));
+  return static_cast<unsigned>(ceil_div(shape.num_heads, kHeadsPerBlock));
 }
 
 bool aligned(const void* data, const int64_t (&stride)[3], int64_t stride_bytes) {
@@ -176,9 +178,9 @@ bool aligned(const void* data, const int64_t (&stride)[3], int64_t stride_bytes)
   return bits % 16 == 0;
 }
 
-}  // namespace rows
+}  // namespace batch_rows
 
-using namespace rows;
+using namespace batch_rows;
 
 Status prepare_rows(const RowShape& shape, const RowSource& source, const RowArrays& arrays,
                     const QueryPacking& query, const RowResults& results, cudaStream_t stream) {

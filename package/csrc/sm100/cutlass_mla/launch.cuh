@@ -1,4 +1,5 @@
-// The one place that launches CUTLASS's kernel.
+// The only calls of CUTLASS's kernel. Tests put a plain kernel in place of this header, so that the
+// payload runs on other GPUs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +9,7 @@
 
 namespace mla::sm100 {
 
-// Shared memory beyond 48 KB has to be asked for on each device, not once a process.
+// Asks for shared memory beyond 48 KB, which a kernel needs on each device.
 template <class Kernel>
 cudaError_t prepare_mainloop() {
   return cudaFuncSetAttribute(cutlass::device_kernel<Kernel>,
@@ -16,7 +17,8 @@ cudaError_t prepare_mainloop() {
                               Kernel::SharedStorageSize);
 }
 
-// Blocks that a multiprocessor holds at a time; 0 if the device cannot run the kernel.
+// Counts the blocks that a multiprocessor holds at a time, 0 where the device cannot run the
+// kernel.
 template <class Kernel>
 cudaError_t max_active_blocks(int* blocks) {
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, cutlass::device_kernel<Kernel>,

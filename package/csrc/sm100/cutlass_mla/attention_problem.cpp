@@ -1,52 +1,50 @@
-#include "sm100/decode/attention.h"
+#include "sm100/cutlass_mla/attention_problem.h"
 
 #include <cmath>
-#include <limits>
 
+#include "common/arithmetic.h"
 #include "common/checks.h"
 #include "cuda/device.h"
-#include "sm100/decode/splits.h"
+#include "sm100/cutlass_mla/split_heuristic.h"
 
 namespace mla::sm100 {
 namespace {
 
-constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 constexpr int64_t kCopyBytes = 16;
 
-// Without a limit of the caller's, a batch-invariant row may have this many parts.
+// A batch-invariant row may have this many splits where the caller sets no limit.
 constexpr int64_t kInvariantSplits = 8;
-
-int64_t align(int64_t offset) { return ceil_div<int64_t>(offset, 256) * 256; }
 
 Status refuse(const char* argument, const std::string& got, const std::string& accepts) {
   return Status::error(MLA_UNSUPPORTED, argument, got, accepts);
 }
 
-Status choose_splits(const Sizes& sizes, const Traits& traits, Attention* attention) {
+// Sets the splits that a row may have: as the caller says, or as the device has room for.
+Status choose_splits(const Sizes& sizes, const Traits& traits, AttentionProblem* attention) {
   const int64_t rows = attention->shape.rows;
-  int64_t most = sizes.max_splits;
+  int64_t splits = sizes.max_splits;
   if (traits.schedule == Schedule::persistent) {
-    if (most > 1) {
-      return refuse("max_splits", text(most),
+    if (splits > 1) {
+      return refuse("max_splits", text(splits),
                     "0 or 1: the persistent scheduler is not safe with KV splits");
     }
-    most = 1;
-  } else if (most == 0 && sizes.batch_invariant) {
-    most = kInvariantSplits;
-  } else if (most == 0) {
-    most = most_splits(rows, attention->sm_count);
+    splits = 1;
+  } else if (splits == 0 && sizes.batch_invariant) {
+    splits = kInvariantSplits;
+  } else if (splits == 0) {
+    splits = num_splits_heuristic(rows, attention->sm_count);
   }
-  if (most > kMaxSplits) return refuse("max_splits", text(most), text("0 to ", kMaxSplits));
-  if (rows * most >= kMaxPartialRows) {
+  if (splits > kMaxSplits) return refuse("max_splits", text(splits), text("0 to ", kMaxSplits));
+  if (rows * splits >= kMaxPartialRows) {
     return refuse(
-        "batch", text(rows, " query tokens in up to ", most, " splits"),
+        "batch", text(rows, " query tokens in up to ", splits, " splits"),
         text("fewer than ", kMaxPartialRows, " parts: the kernel counts them in 32 bits"));
   }
-  attention->shape.most_splits = static_cast<int32_t>(most);
+  attention->shape.max_splits = static_cast<int32_t>(splits);
   return {};
 }
 
-// Whether batch and token are one dimension.
+// Returns whether batch and token collapse into one dimension.
 bool collapses(const int64_t (&stride)[3], int32_t q_len) {
   return q_len == 1 || stride[0] == q_len * stride[1];
 }
@@ -55,7 +53,7 @@ bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % k
 
 }  // namespace
 
-Status set_shape(const Sizes& sizes, const Traits& traits, Attention* attention) {
+Status set_shape(const Sizes& sizes, const Traits& traits, AttentionProblem* attention) {
   MLA_TRY(check_extents({{"batch", sizes.batch}, {"q_len", sizes.q_len}}));
   if (sizes.num_heads < 1 || sizes.num_heads > kHeads) {
     return refuse("num_heads", text(sizes.num_heads), text("1 to ", kHeads));
@@ -71,7 +69,7 @@ Status set_shape(const Sizes& sizes, const Traits& traits, Attention* attention)
   return choose_splits(sizes, traits, attention);
 }
 
-Status set_scales(const Scales& scales, const Traits& traits, Attention* attention) {
+Status set_scales(const Scales& scales, const Traits& traits, AttentionProblem* attention) {
   MLA_TRY(check_finite({{"softmax_scale", scales.softmax},
                         {"q_scale", scales.q},
                         {"kv_scale", scales.kv},
@@ -93,7 +91,7 @@ Status set_scales(const Scales& scales, const Traits& traits, Attention* attenti
 }
 
 void set_query(const void* latent, const int64_t (&latent_stride)[3], const void* rope,
-               const int64_t (&rope_stride)[3], DType dtype, Attention* attention) {
+               const int64_t (&rope_stride)[3], DType dtype, AttentionProblem* attention) {
   QueryPacking& query = attention->query;
   query.element_bytes = static_cast<int32_t>(element_bytes(dtype));
   query.latent = latent;
@@ -120,7 +118,7 @@ Status check_kv(const KvView& kv, DType dtype) {
   return {};
 }
 
-Status check_results(const Attention& attention) {
+Status check_results(const AttentionProblem& attention) {
   const RowShape& shape = attention.shape;
   const RowResults& results = attention.results;
   if (shape.num_heads < kHeads || results.out == nullptr) return {};
@@ -132,7 +130,7 @@ Status check_results(const Attention& attention) {
                        "a contiguous one at a multiple of 16: 128 heads are written in place");
 }
 
-bool reads_query_in_place(const Attention& attention) {
+bool reads_query_in_place(const AttentionProblem& attention) {
   const QueryPacking& query = attention.query;
   if (attention.shape.num_heads != kHeads || query.latent == nullptr) return false;
   const int32_t q_len = attention.shape.q_len;
@@ -147,58 +145,11 @@ bool reads_query_in_place(const Attention& attention) {
   return true;
 }
 
-bool writes_lse_in_place(const Attention& attention) {
+bool writes_lse_in_place(const AttentionProblem& attention) {
   const RowResults& results = attention.results;
   return results.lse != nullptr && attention.shape.num_heads == kHeads &&
          attention.shape.q_len == 1 && results.lse_stride[2] == 1 &&
          (attention.shape.rows == 1 || results.lse_stride[0] == kHeads);
-}
-
-Status layout(const Attention& attention, Layout* layout) {
-  const int64_t rows = attention.shape.rows;
-  const int64_t query_bytes = attention.query.element_bytes;
-  const int64_t splits = attention.shape.most_splits;
-  const RowSource& source = attention.source;
-  layout->packs_query = !reads_query_in_place(attention);
-  layout->unpacks = attention.shape.num_heads < kHeads;
-  layout->table_stride = 0;
-  if (source.entry_tokens > 0 && source.width > 0) {
-    const int64_t tokens = ceil_div<int64_t>(source.capacity, kTileTokens) * kTileTokens;
-    layout->table_stride = ceil_div<int64_t>(tokens, source.entry_tokens);
-    if (saturating_product({layout->table_stride, rows}) > kMaxInt) {
-      return refuse("block_table", text(rows, " rows of ", layout->table_stride, " entries"),
-                    "fewer than 2^31 entries: the kernel counts them in 32 bits");
-    }
-  }
-  layout->arrays = 0;
-  layout->table = align(4 * rows * int64_t{sizeof(int32_t)});
-  layout->query = align(layout->table + rows * layout->table_stride * int64_t{sizeof(int32_t)});
-  layout->out =
-      align(layout->query + (layout->packs_query ? rows * kHeads * kHeadDim * query_bytes : 0));
-  layout->lse = align(layout->out + (layout->unpacks ? rows * kHeads * kLatent * 2 : 0));
-  layout->gathered = align(layout->lse + rows * kHeads * int64_t{sizeof(float)});
-  layout->partial = align(layout->gathered +
-                          (attention.gathers ? rows * layout->table_stride * kHeadDim * 2 : 0));
-  const int64_t partial_floats = splits > 1 ? rows * splits * kHeads * (kLatent + 1) : 0;
-  layout->bytes = layout->partial + partial_floats * int64_t{sizeof(float)};
-  return {};
-}
-
-Status launch_rows(const Attention& attention, const Layout& layout, void* workspace,
-                   cudaStream_t stream) {
-  QueryPacking query = attention.query;
-  query.packed = layout.packs_query ? static_cast<char*>(workspace) + layout.query : nullptr;
-  return prepare_rows(attention.shape, attention.source, row_arrays(attention, layout, workspace),
-                      query, attention.results, stream);
-}
-
-RowArrays row_arrays(const Attention& attention, const Layout& layout, void* workspace) {
-  char* const base = static_cast<char*>(workspace);
-  int32_t* const arrays = reinterpret_cast<int32_t*>(base + layout.arrays);
-  const int64_t rows = attention.shape.rows;
-  int32_t* const table =
-      layout.table_stride > 0 ? reinterpret_cast<int32_t*>(base + layout.table) : nullptr;
-  return {arrays, arrays + rows, arrays + 2 * rows, arrays + 3 * rows, table, layout.table_stride};
 }
 
 }  // namespace mla::sm100
