@@ -1,7 +1,7 @@
 // The type Payload: a shared library that speaks the C ABI.
 #pragma once
 
-#include "launcher/python.h"
+#include "launcher/python/python.h"
 #include "mla/abi.h"
 
 namespace mla::launcher {

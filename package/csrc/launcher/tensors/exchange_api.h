@@ -1,8 +1,8 @@
 // Which types exchange tensors through DLPack's C functions.
 #pragma once
 
-#include "launcher/dlpack.h"
-#include "launcher/python.h"
+#include "launcher/python/python.h"
+#include "launcher/tensors/dlpack.h"
 
 namespace mla::launcher {
 

@@ -1,9 +1,9 @@
-#include "launcher/scalar.h"
+#include "launcher/arguments/scalar.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "launcher/errors.h"
+#include "launcher/python/errors.h"
 
 namespace mla::launcher {
 namespace {

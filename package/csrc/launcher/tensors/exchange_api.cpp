@@ -1,4 +1,4 @@
-#include "launcher/exchange.h"
+#include "launcher/tensors/exchange_api.h"
 
 namespace mla::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/payload.h"
+#include "launcher/types/payload.h"
 
 #include <dlfcn.h>
 #include <structmember.h>
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <iterator>
 
-#include "launcher/errors.h"
-#include "launcher/kernel.h"
+#include "launcher/python/errors.h"
+#include "launcher/types/kernel.h"
 #include "mla/bindings.h"
 
 namespace mla::launcher {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "launcher/dlpack.h"
-#include "launcher/python.h"
+#include "launcher/python/python.h"
+#include "launcher/tensors/dlpack.h"
 
 namespace mla::launcher {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "launcher/binding.h"
-#include "launcher/dlpack.h"
-#include "launcher/errors.h"
+#include "launcher/python/errors.h"
+#include "launcher/tensors/dlpack.h"
 
 namespace mla::launcher {
 

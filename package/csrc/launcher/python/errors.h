@@ -1,7 +1,7 @@
 // Errors as the classes that mla_kernels registers, raised as class(argument, got, accepts).
 #pragma once
 
-#include "launcher/python.h"
+#include "launcher/python/python.h"
 #include "mla/abi.h"
 
 namespace mla::launcher {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <iterator>
 
-#include "launcher/dtype.h"
-#include "launcher/limits.h"
-#include "launcher/tensor.h"
+#include "launcher/arguments/limits.h"
+#include "launcher/tensors/dtype.h"
+#include "launcher/tensors/tensor.h"
 #include "mla/bindings.h"
 
 namespace mla::launcher {

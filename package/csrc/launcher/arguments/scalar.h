@@ -1,9 +1,9 @@
 // Reads scalar arguments.
 #pragma once
 
+#include "launcher/arguments/limits.h"
 #include "launcher/binding.h"
-#include "launcher/limits.h"
-#include "launcher/python.h"
+#include "launcher/python/python.h"
 
 namespace mla::launcher {
 

@@ -1,9 +1,9 @@
-#include "launcher/kernel.h"
+#include "launcher/types/kernel.h"
 
 #include <cstring>
 #include <iterator>
 
-#include "launcher/bind.h"
+#include "launcher/arguments/problem.h"
 
 namespace mla::launcher {
 namespace {

@@ -1,6 +1,6 @@
-#include "launcher/tensor.h"
+#include "launcher/tensors/tensor.h"
 
-#include "launcher/exchange.h"
+#include "launcher/tensors/exchange_api.h"
 
 namespace mla::launcher {
 namespace {

@@ -1,7 +1,7 @@
 // The type Kernel: one variant of a payload with what it accepts.
 #pragma once
 
-#include "launcher/payload.h"
+#include "launcher/types/payload.h"
 
 namespace mla::launcher {
 

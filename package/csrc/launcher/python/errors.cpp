@@ -1,4 +1,4 @@
-#include "launcher/errors.h"
+#include "launcher/python/errors.h"
 
 #include <cstring>
 #include <iterator>

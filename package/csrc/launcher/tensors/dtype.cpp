@@ -1,4 +1,4 @@
-#include "launcher/dtype.h"
+#include "launcher/tensors/dtype.h"
 
 namespace mla::launcher {
 namespace {

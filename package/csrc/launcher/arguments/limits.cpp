@@ -1,4 +1,4 @@
-#include "launcher/limits.h"
+#include "launcher/arguments/limits.h"
 
 namespace mla::launcher {
 

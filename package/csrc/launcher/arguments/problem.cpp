@@ -1,9 +1,9 @@
-#include "launcher/bind.h"
+#include "launcher/arguments/problem.h"
 
 #include <cstring>
 
 #include "common/dtype.h"
-#include "launcher/scalar.h"
+#include "launcher/arguments/scalar.h"
 
 namespace mla::launcher {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "launcher/python.h"
+#include "launcher/python/python.h"
 
 namespace mla::launcher {
 
