@@ -16,6 +16,7 @@ struct Limits {
     return number >= min && number <= max && (multiple_of == 1 || number % multiple_of == 0);
   }
 
+  // Returns the limits in the words of an error.
   PyObject* text() const;
 };
 

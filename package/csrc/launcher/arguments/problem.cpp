@@ -10,7 +10,8 @@ namespace {
 
 static_assert(sizeof(void*) == sizeof(int64_t));
 
-// Stands for the memory of an optional tensor without elements: null would say that it is absent.
+// This memory stands for that of an optional tensor without elements, because null would say that
+// the tensor is absent.
 alignas(256) char empty_tensor[kHeadDim * sizeof(float)];
 
 PyObject* text(const char* words) { return PyUnicode_FromString(words); }
@@ -18,7 +19,7 @@ PyObject* text(const char* words) { return PyUnicode_FromString(words); }
 PyObject* integer_text(long long number) { return PyUnicode_FromFormat("%lld", number); }
 
 void fill_contiguous(const dlpack::Tensor& tensor, int64_t* strides) {
-  uint64_t stride = 1;  // may wrap, where another extent is 0
+  uint64_t stride = 1;  // unsigned, because it may wrap where another extent is 0
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     strides[i] = static_cast<int64_t>(stride);
     stride *= static_cast<uint64_t>(tensor.shape[i]);
@@ -36,7 +37,9 @@ bool is_contiguous(const View& view) {
   return true;
 }
 
-// `alignment` is a power of two.
+// Refuses an address that `alignment` does not divide.
+//
+// @pre alignment is a power of two.
 bool check_alignment(Argument argument, const void* data, int64_t alignment) {
   const auto excess = reinterpret_cast<uintptr_t>(data) & static_cast<uintptr_t>(alignment - 1);
   if (excess == 0) return true;
@@ -124,7 +127,7 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
     return refuse(MLA_DTYPE, argument, dtype_text(tensor.dtype), text(type_->accepts));
   }
   const int outer = binding.outer;
-  const bool single = outer == 0 && tensor.ndim == 0;  // for a row of one element
+  const bool single = outer == 0 && tensor.ndim == 0;  // stands for a row of one element
   if ((tensor.ndim != outer + (binding.row != Row::none) && !single) ||
       (row > 0 && tensor.ndim > outer && tensor.shape[outer] != row)) {
     return refuse(MLA_SHAPE, argument, view.shape_text(), shape_text(binding));
@@ -155,7 +158,7 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   return check_alignment(argument, data, type_->bytes);
 }
 
-// In a packed row, rope follows latent with the same strides.
+// Points rope into the packed row that latent starts, with the same strides.
 void Problem::derive_rope(const TensorBinding& binding) {
   const int64_t* latent = &field_at(binding.offset);
   int64_t* rope = &field_at(binding.rope_offset);

@@ -18,7 +18,7 @@ struct Spec {
   int32_t device_type;
   const ElementType* types[kMaxTensors];
   Limits limits[kMaxDims];
-  Limits scalar_limits[kMaxScalars];  // of integers
+  Limits scalar_limits[kMaxScalars];  // read for integers only
 };
 
 struct Buffer {
@@ -27,7 +27,8 @@ struct Buffer {
   bool given = false;
 };
 
-inline constexpr int64_t kBufferAlignment = 16;  // of plan and workspace: any type fits
+// Plan and workspace are aligned for every type that a payload keeps in them.
+inline constexpr int64_t kBufferAlignment = 16;
 
 constexpr int32_t max_problem_size() {
   int32_t size = 0;
@@ -35,25 +36,30 @@ constexpr int32_t max_problem_size() {
   return size;
 }
 
-// Functions that return bool return false with a Python exception set. Arguments must outlive the
-// problem, which borrows their memory.
+// The problem struct of one call. Functions that return bool return false with a Python exception
+// set.
+//
+// @pre Arguments outlive the problem, which borrows their memory.
 class Problem {
  public:
   explicit Problem(const Spec& spec);
 
-  // Before any tensor; see Call.
+  // Sets the stream of the call; see Call.
+  //
+  // @pre No tensor has been set.
   bool use_stream(PyObject* stream) { return call_.use_stream(stream); }
 
   bool set_tensor(int index, PyObject* value);
   bool set_scalar(int index, PyObject* value);
 
-  // From a dict from names of tensors, dimensions and scalars, any of which may be missing or None;
-  // "device" is the ordinal, for when no tensor tells.
+  // Sets tensors, dimensions and scalars from a dict by their names. Any may be missing or None.
+  // "device" is the device's ordinal where no tensor tells it.
   bool set_by_name(PyObject* arguments);
 
-  // None is an empty buffer.
+  // Reads a plan or a workspace. None leaves the buffer empty.
   bool read_buffer(const char* name, PyObject* value, bool written, Buffer* buffer);
 
+  // Returns the struct as the payload reads it.
   const void* data();
   void* stream() const { return call_.stream(); }
 
@@ -74,11 +80,11 @@ class Problem {
 
   const Spec& spec_;
   Call call_;
-  const ElementType* type_ = nullptr;  // of the tensor being set
+  const ElementType* type_ = nullptr;  // the type of the tensor that is being set
   bool partial_ = false;
-  uint32_t bound_dims_ = 0;      // a bit each
-  Argument dim_from_[kMaxDims];  // the argument that gave the extent, of a bound dimension
-  int64_t* const dims_;          // in words_
+  uint32_t bound_dims_ = 0;      // a bit for each dimension
+  Argument dim_from_[kMaxDims];  // the argument that bound a dimension
+  int64_t* const dims_;          // the dimensions, within words_
   int64_t words_[max_problem_size() / sizeof(int64_t)];
 };
 

@@ -12,8 +12,10 @@ namespace mla::launcher {
 bool read_scalar(const ScalarBinding& binding, const Limits& limits, PyObject* value,
                  unsigned char* problem);
 
+// Reads a number of at least 0 and at most `max`.
 bool read_count(const char* name, PyObject* value, int64_t max, int64_t* number);
 
+// Writes the value that a scalar has in a problem given by name that leaves it out.
 void preset_scalar(const ScalarBinding& binding, unsigned char* problem);
 
 }  // namespace mla::launcher

@@ -8,7 +8,7 @@
 namespace mla::launcher {
 namespace {
 
-// Null until mla_kernels registers them.
+// The classes are null until mla_kernels registers them.
 PyObject* status_classes[std::size(kStatuses)];
 PyObject* payload_class;
 

@@ -12,11 +12,11 @@ struct Argument {
   int part = -1;
 };
 
-// Takes a mapping from status name, or "payload", to class.
+// Registers the classes of errors, a mapping from the name of a status, or "payload", to a class.
 bool set_errors(PyObject* classes);
 
-// Raise and return false. `got`, `accepts` and `message` are stolen; null says that making them
-// has raised already.
+// Raise an error and return false. They steal `got`, `accepts` and `message`; where one of these is
+// null, making it has raised already.
 [[gnu::cold]] bool refuse(mla_status status, Argument argument, PyObject* got, PyObject* accepts,
                           Ref cause = Ref());
 [[gnu::cold]] bool refuse_payload(PyObject* message);
@@ -24,11 +24,11 @@ bool set_errors(PyObject* classes);
 // Raises what a payload's mla_last_error() says.
 [[gnu::cold]] bool refuse_status(mla_status status, const char* last_error);
 
-// The pending exception, no longer pending; null, and still pending, when it is none of ours to
-// explain, such as KeyboardInterrupt or MemoryError.
+// Takes the pending exception, which is then no longer pending. Returns null, and leaves it
+// pending, where it is not ours to explain, such as KeyboardInterrupt or MemoryError.
 Ref take_exception();
 
-// The name of the object's type.
+// Returns the name of the object's type.
 [[gnu::cold]] PyObject* type_text(PyObject* object);
 
 }  // namespace mla::launcher

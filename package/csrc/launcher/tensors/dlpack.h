@@ -1,4 +1,4 @@
-// DLPack 1.x as far as the launcher reads it: https://dmlc.github.io/dlpack/latest/c_api.html
+// The part of DLPack 1.x that the launcher reads: https://dmlc.github.io/dlpack/latest/c_api.html
 #pragma once
 
 #include <cstdint>
@@ -40,11 +40,11 @@ struct Tensor {
   int32_t ndim;
   DataType dtype;
   int64_t* shape;
-  int64_t* strides;  // in elements; null is contiguous, before DLPack 1.2
+  int64_t* strides;  // in elements; before DLPack 1.2, null says contiguous
   uint64_t byte_offset;
 };
 
-// In a capsule named "dltensor".
+// A capsule named "dltensor" holds one of these.
 struct ManagedTensor {
   Tensor tensor;
   void* context;
@@ -59,7 +59,7 @@ struct Version {
 inline constexpr uint32_t kMajor = 1;
 inline constexpr uint64_t kReadOnly = 1;
 
-// In a capsule named "dltensor_versioned".
+// A capsule named "dltensor_versioned" holds one of these.
 struct ManagedTensorVersioned {
   Version version;
   void* context;
@@ -68,8 +68,9 @@ struct ManagedTensorVersioned {
   Tensor tensor;
 };
 
-// Of the type attribute __dlpack_c_exchange_api__, a capsule named "dlpack_exchange_api". Functions
-// return 0, or -1 with a Python exception set.
+// A capsule named "dlpack_exchange_api" holds one of these; a type of tensors has it as its
+// attribute
+// __dlpack_c_exchange_api__. Functions return 0, or -1 with a Python exception set.
 struct ExchangeApi {
   Version version;
   const ExchangeApi* previous;  // for an older major version

@@ -15,7 +15,7 @@ struct ElementType {
   const char* accepts;
   dlpack::DataType types[2];
   int64_t bytes;
-  bool byte_row = false;  // a cache row is one array of bytes, scales and rope included
+  bool byte_row = false;  // whether a cache row is one array of bytes, with scales and rope
 
   bool matches(dlpack::DataType dtype) const {
     return memcmp(&types[0], &dtype, sizeof dtype) == 0 ||
@@ -23,9 +23,10 @@ struct ElementType {
   }
 };
 
-// Null when there is no such dtype.
+// Returns null where there is no such dtype.
 const ElementType* element_type(const char* name);
 
+// Returns the dtype as torch and NumPy call it.
 [[gnu::cold]] PyObject* dtype_text(dlpack::DataType dtype);
 
 }  // namespace mla::launcher

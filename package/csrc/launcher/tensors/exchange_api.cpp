@@ -8,7 +8,7 @@ namespace {
 
 int num_exchanges;
 
-// Null when a module is not imported or lacks a name on the path.
+// Returns a name of a module, or null where the module is not imported or lacks it.
 Ref torch_type(const char* module, const char* name) {
   const Ref module_name(PyUnicode_FromString(module));
   const Ref imported(module_name ? PyImport_GetModule(module_name.get()) : nullptr);
@@ -17,8 +17,8 @@ Ref torch_type(const char* module, const char* name) {
   return found;
 }
 
-// Subclasses of torch.Tensor inherit the functions, which would see through a FakeTensor or any
-// other wrapper to memory that it does not have.
+// Returns whether the type is a subclass of torch.Tensor. Subclasses inherit the functions, which
+// would see through a FakeTensor or any other wrapper to memory that it does not have.
 bool is_torch_subclass(PyTypeObject* type) {
   const Ref tensor = torch_type("torch", "Tensor");
   if (!tensor || !PyType_Check(tensor.get())) return false;

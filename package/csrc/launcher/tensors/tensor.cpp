@@ -22,7 +22,7 @@ PyObject* device_type_text(int32_t type) {
   return PyUnicode_FromString(is_cuda(type) ? "cuda" : "cpu");
 }
 
-// What __dlpack_device__ says; false, with an exception set, when it cannot say.
+// Reads __dlpack_device__. Returns false with an exception set where that fails.
 bool ask_device(PyObject* object, dlpack::Device* device) {
   const Ref answer(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
   if (!answer) return false;
@@ -46,7 +46,7 @@ bool ask_device(PyObject* object, dlpack::Device* device) {
   return true;
 }
 
-// Says why a tensor could not be exported, from the exception that is pending.
+// Refuses a tensor that could not be exported, with the pending exception as the cause.
 bool refuse_export(PyObject* object, Argument argument, int32_t device_type) {
   Ref cause = take_exception();
   if (!cause) return false;
@@ -80,7 +80,7 @@ Ref export_capsule(PyObject* object, bool with_stream, void* stream) {
   if (PyDict_SetItemString(keywords.get(), "max_version", version.get()) < 0) return Ref();
   Ref capsule(PyObject_Call(method.get(), none.get(), keywords.get()));
   if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule;
-  PyErr_Clear();  // from before DLPack 1.0
+  PyErr_Clear();  // a producer from before DLPack 1.0 does not know max_version
   if (PyDict_DelItemString(keywords.get(), "max_version") < 0) return Ref();
   return Ref(PyObject_Call(method.get(), none.get(), keywords.get()));
 }
@@ -102,7 +102,8 @@ bool view_capsule(PyObject* capsule, View* view) {
   return true;
 }
 
-// Bytes of all elements, or -1 when the tensor makes no sense or has more than an int64 counts.
+// Returns the bytes of all elements, or -1 where the tensor makes no sense or has more bytes than
+// an int64 counts.
 int64_t count_bytes(const dlpack::Tensor& tensor) {
   if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) return -1;
   int64_t bytes = (int64_t{tensor.dtype.bits} * tensor.dtype.lanes + 7) / 8;

@@ -9,7 +9,7 @@ namespace mla::launcher {
 
 struct View {
   dlpack::Tensor tensor;
-  int64_t bytes;  // of all elements
+  int64_t bytes;  // those of all elements
   bool read_only;
 
   char* data() const {
@@ -26,12 +26,16 @@ class Call {
   Call& operator=(const Call&) = delete;
   ~Call();
 
-  // Before any read: an integer handle, or None for the stream that the first tensor's framework
-  // works on. Without effect on CPU.
+  // Takes an integer handle as the stream, or with None the stream that the framework of the first
+  // tensor works on. A call on a CPU ignores it.
+  //
+  // @pre No tensor has been read.
   bool use_stream(PyObject* stream);
+
+  // Takes the device that tensors must lie on.
   bool use_device(int32_t ordinal);
 
-  // Refuses an object that is no tensor, has no memory, or lies on another device.
+  // Views a tensor, and refuses an object that is none, has no memory or lies on another device.
   bool read(PyObject* object, Argument argument, View* view);
 
   int32_t device() const { return device_ < 0 ? 0 : device_; }
@@ -47,12 +51,12 @@ class Call {
   bool settle_device(Argument argument, dlpack::Device device);
 
   const int32_t device_type_;
-  int32_t device_ = -1;  // unknown
+  int32_t device_ = -1;  // -1 while no tensor has told it
   Argument device_from_{nullptr};
   bool has_stream_ = false;
   void* stream_ = nullptr;
   int num_capsules_ = 0;
-  PyObject* capsules_[2 * kMaxTensors + 2];  // pairs, plan and workspace
+  PyObject* capsules_[2 * kMaxTensors + 2];  // every tensor may be a pair; plan and workspace
 };
 
 }  // namespace mla::launcher

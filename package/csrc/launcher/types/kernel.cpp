@@ -20,7 +20,8 @@ bool check(const Kernel& kernel, mla_status status) {
   return status == MLA_OK || refuse_status(status, kernel.payload->functions.last_error());
 }
 
-// With the interpreter free for other threads. Tensors stay alive: the caller holds the arguments.
+// Runs a function while other threads may use the interpreter. Tensors stay alive, because the
+// caller holds the arguments.
 template <class Function>
 mla_status run_unlocked(Function function) {
   PyThreadState* state = PyEval_SaveThread();
@@ -79,7 +80,7 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   Py_RETURN_NONE;
 }
 
-// A copy that nobody else changes, so that the tensors in it live as long as it does.
+// Returns a copy that nobody else changes, so that the tensors in it live as long as it does.
 Ref own(PyObject* mapping) {
   Ref copy(PyDict_New());
   return copy && PyDict_Update(copy.get(), mapping) == 0 ? std::move(copy) : Ref();

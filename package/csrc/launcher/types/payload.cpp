@@ -61,7 +61,7 @@ PyObject* read_names(PyObject* path, const Functions& functions) {
   return names.release();
 }
 
-// A library that is in use stays loaded for good: its threads may outlive every Payload.
+// Loads the library for good, because its threads may outlive every Payload.
 bool load(Payload* self, PyObject* encoded_path) {
   void* library = dlopen(PyBytes_AsString(encoded_path), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
