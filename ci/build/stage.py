@@ -17,7 +17,8 @@ from filelock import FileLock
 
 from ci.rows import ROOT, Row
 
-FOLDER = Path(os.environ.get("MLA_KERNELS_STAGE", "/var/tmp/mla-kernels"))
+USUAL = Path("/var/tmp/mla-kernels")
+FOLDER = Path(os.environ.get("MLA_KERNELS_STAGE", USUAL))
 """Another folder gives other bytes."""
 KEPT = ("HOME", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "CMAKE_BUILD_PARALLEL_LEVEL")
 KEPT_PREFIXES = ("SCCACHE_", "AWS_", "PIP_", "MLA_KERNELS_")

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from cuobjdump import CuobjdumpError
 from packaging.utils import canonicalize_name
 from rich.console import Console
 from rich.table import Column, Table
@@ -41,6 +42,7 @@ CHECKS: dict[str, Check] = {
     "SBOM": provenance.sbom,
     "arch": machine_code.arch,
     "kernels": machine_code.kernels,
+    "instructions": machine_code.instructions,
 }
 
 
@@ -60,7 +62,7 @@ def listed(check: Check, wheel: Wheel, row: Row) -> list[str]:
     """What a check says of a wheel, including that it cannot be done."""
     try:
         return list(check(wheel, row))
-    except tools.ToolError as error:
+    except (tools.ToolError, CuobjdumpError) as error:
         return [str(error)]
     except Exception as error:  # a wheel that a check cannot even read is at fault, and the others are still checked
         return [f"cannot be checked: {type(error).__name__}: {error}"]

@@ -15,9 +15,10 @@ import torch
 from mla_kernels.api import selection
 from mla_kernels.api.selection import select
 from mla_kernels.errors import UnsupportedError
+from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.kernels.base import Plan
 from mla_kernels.kernels.decode import plan_for
-from mla_kernels.tensors import HEAD_DIM, LATENT, Packed, Tensor
+from mla_kernels.tensors import Packed, Tensor
 
 _NAMESPACE = "mla_kernels"
 _TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from mla_kernels.formats import HEAD_DIM
 from mla_kernels.kernels.base import Kernel
-from mla_kernels.tensors import HEAD_DIM, Packed, Tensor, empty, extents, first
+from mla_kernels.tensors import Packed, Tensor, empty, extents, first
 
 
 class StoreKvKernel(Kernel):

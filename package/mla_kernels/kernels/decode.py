@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
+from mla_kernels.formats import LATENT
 from mla_kernels.kernels.base import Bind, Kernel, Limits, Plan
 from mla_kernels.payloads.registry import Value, Variant
-from mla_kernels.tensors import LATENT, Packed, Tensor, device_of, empty, extents, first
+from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
 

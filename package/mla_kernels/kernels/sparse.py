@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mla_kernels.errors import UnsupportedError
+from mla_kernels.formats import LATENT
 from mla_kernels.kernels.base import Kernel
-from mla_kernels.tensors import LATENT, Packed, Tensor, empty, extents, first, widened, with_rope
+from mla_kernels.tensors import Packed, Tensor, empty, extents, first, widened, with_rope
 
 
 class SparseDecodeKernel(Kernel):

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/cache_format.h"
 #include "launcher/python/python.h"
 #include "launcher/tensors/dlpack.h"
 
@@ -25,6 +26,9 @@ struct ElementType {
 
 // Returns null where there is no such dtype.
 const ElementType* element_type(const char* name);
+
+// Returns the dtype of a cache's tensors: that of its elements, or bytes.
+const ElementType* cache_type(const CacheFormat& format);
 
 // Returns the dtype as torch and NumPy call it.
 [[gnu::cold]] PyObject* dtype_text(dlpack::DataType dtype);

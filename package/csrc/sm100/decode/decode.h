@@ -8,7 +8,7 @@
 
 namespace mla::sm100 {
 
-struct Attention;
+struct AttentionProblem;
 struct WorkspaceLayout;
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
