@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from codegen import abi
+from codegen.arguments import Op
 from codegen.load import MatrixError
 
 
@@ -71,7 +72,7 @@ def context() -> dict[str, Any]:
 
 
 def _function(conversion: Conversion) -> dict[str, Any]:
-    fields = {member.name: member for member in abi.fields(abi.OP[conversion.target])}
+    fields = {member.name: member for member in abi.OP[conversion.target].fields}
     given = [fields[name].declaration for name in conversion.given]
     return {
         "name": conversion.name,
@@ -92,10 +93,10 @@ def assignments(conversion: Conversion) -> dict[str, str]:
         A field is not accounted for.
     """
     source, target = abi.OP[conversion.source], abi.OP[conversion.target]
-    sources = {member.name for member in abi.fields(source)} - {"op", "reserved"}
+    sources = {member.name for member in source.fields} - {"op", "reserved"}
     zeros = _strides_along_one(target, conversion.constants)
     values, used = {"op": f"MLA_OP_{target.name.upper()}"}, set()
-    for name in (member.name for member in abi.fields(target)):
+    for name in (member.name for member in target.fields):
         if name in conversion.given:
             values[name] = name
         elif name in conversion.constants:
@@ -122,7 +123,7 @@ def assignments(conversion: Conversion) -> dict[str, str]:
     return {name: value for name, value in values.items() if value != "0"}
 
 
-def _strides_along_one(op: abi.Op, constants: Mapping[str, int]) -> set[str]:
+def _strides_along_one(op: Op, constants: Mapping[str, int]) -> set[str]:
     return {
         f"{view}_stride_{letter}"
         for tensor in op.tensors

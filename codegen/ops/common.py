@@ -1,0 +1,10 @@
+"""Arguments that ops of attention and of caches share."""
+
+from __future__ import annotations
+
+from codegen.arguments import Scalar
+
+FLOATS = "fp32 fp16 bf16"
+POOL = (("num_pages", "page_size"), ("page", "token"))
+UNIT = "What one unit of an e4m3 element stands for; 1 for other types."
+KV_SCALE = Scalar("kv_scale", "float", "finite", 1.0, doc=UNIT)
