@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from codegen import formats
 from codegen.model import Arch, Exclude, Matrix, Range, Row, Trait, Value, Values
 
 MATRIX = Path(__file__).parent / "matrix"
@@ -56,9 +57,22 @@ def load(folder: Path = MATRIX) -> Matrix:
             )
     if problems:
         raise MatrixError(problems)
+    try:
+        cache_formats = formats.parse(tables["formats.toml"])
+    except (KeyError, TypeError) as error:
+        raise MatrixError([f"the formats of caches: {error}"]) from error
     version = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"]
     return Matrix(
-        enums, traits, domains, accepted, archs, tuple(rows), tuple(excludes), version, digest(folder, "*.toml")
+        enums,
+        traits,
+        domains,
+        accepted,
+        archs,
+        cache_formats,
+        tuple(rows),
+        tuple(excludes),
+        version,
+        digest(folder, "*.toml"),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from codegen import abi
+from codegen.formats import Formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ APART = ("in_dtype", "kv_dtype", "out_dtype")
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole matrix: domains of the fields, fields of the ops, archs, kernel rows and excludes."""
+    """The whole matrix: domains of fields, fields of ops, archs, formats of caches, kernel rows and excludes."""
 
     enums: Mapping[str, tuple[str, ...]]
     """The C++ enumerations of traits: their enumerators in the order of their numbers."""
@@ -129,6 +130,7 @@ class Matrix:
     domains: Mapping[str, Values]
     accepted: Mapping[str, tuple[str, ...]]
     archs: Mapping[str, Arch]
+    formats: Formats
     rows: tuple[Row, ...]
     excludes: tuple[Exclude, ...]
     version: str

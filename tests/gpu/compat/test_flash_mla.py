@@ -1,4 +1,4 @@
-"""The door of FlashMLA on a GPU: the checks of the CPU, longer requests, and CUDA graphs over either metadata."""
+"""FlashMLA's functions on a GPU: the checks of the CPU, longer requests, and CUDA graphs over either metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from mla_kernels.compat.flash_mla import flash_mla_with_kvcache, get_mla_metadat
 from mla_kernels.errors import DeviceError, DTypeError, ShapeError
 from torch import Tensor
 
-from tests.gpu.conftest import refuse
+from tests.gpu.support.availability import require_op
+from tests.gpu.support.tensors import set_all_bits
 from tests.kernels import memory
 from tests.kernels.flash_mla import (
     CONVENTIONS,
@@ -34,8 +35,7 @@ each_convention = pytest.mark.parametrize("convention", CONVENTIONS.values(), id
 @pytest.fixture(params=["bf16", "fp16"])
 def variant(arch: str, request: pytest.FixtureRequest) -> str:
     """A variant with the element type of FlashMLA's kernels, which a lookup by that type prefers."""
-    if not mla.variants(arch=arch, op="decode"):
-        refuse(f"{arch}: no payload with decode is installed")
+    require_op(arch, "decode")
     config: dict[str, Any] = {"op": "decode", "arch": arch, "q_dtype": request.param}
     return mla.lookup(**config, kv_layout="paged", page_size=128).variant.name
 
@@ -117,7 +117,7 @@ def check_replays(
     metadata: Callable[[Tensor], dict[str, Any]],
     refresh: Callable[..., None],
 ) -> None:
-    """Captured over the first problem's lengths, and replayed over those of all."""
+    """A graph captured over the first problem's lengths is replayed over those of all."""
     given = {name: value.clone() if isinstance(value, Tensor) else value for name, value in problems[0][1].items()}
     flash_mla_with_kvcache(**given, **metadata(given["cache_seqlens"]))  # loads the kernels
     torch.cuda.synchronize()
@@ -128,8 +128,7 @@ def check_replays(
         for name, tensor in tensors.items():
             if isinstance(tensor, Tensor):
                 given[name].copy_(tensor)
-        for result in (out, lse):
-            result.view(torch.uint8).fill_(0xFF)
+        set_all_bits(out, lse)
         refresh(problem, given["cache_seqlens"])
         graph.replay()
         torch.cuda.synchronize()

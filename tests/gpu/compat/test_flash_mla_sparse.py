@@ -1,4 +1,4 @@
-"""The sparse half of FlashMLA's door on a GPU: every variant that it leads to, and a CUDA graph over other indices."""
+"""FlashMLA's sparse functions on a GPU: every variant behind them, and a CUDA graph over other indices."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import pytest
 import torch
 from mla_kernels.compat.flash_mla import flash_mla_with_kvcache
 
-from tests.gpu.conftest import arch_name
+from tests.gpu.support.availability import require_arch
+from tests.gpu.support.tensors import set_all_bits
 from tests.kernels.flash_mla_sparse import SparseFwd, WithKvcache, past_the_end, served
 from tests.kernels.rows import Row
 from tests.kernels.sparse import SparseDecode, SparsePrefill
 
 DECODE, PREFILL = served("sparse_decode", "cuda"), served("sparse_prefill", "cuda")
 OPTIONS: list[dict[str, Any]] = [{}, {"counts": True}, {"absent": 1.0}]
-"""What every arch has."""
+"""Options that the variants of every arch serve."""
 MORE: list[dict[str, Any]] = [{"sink": True}, {"counts": True, "sink": True, "extra_topk": 11}]
 HOPPER = [row for row in DECODE if row.arch == "sm90a"]
 
@@ -25,10 +26,9 @@ each = pytest.mark.parametrize("row", DECODE, ids=[row.name for row in DECODE])
 
 @pytest.fixture(autouse=True)
 def arch_under_test(request: pytest.FixtureRequest) -> None:
-    """Only variants of the arch under test."""
+    """Skip variants of an arch that is not under test."""
     row: Row = request.getfixturevalue("row")
-    if row.arch != arch_name():
-        pytest.skip(f"not run: {row.arch}: the arch under test is {arch_name()}")
+    require_arch(row.arch)
 
 
 @each
@@ -53,7 +53,7 @@ def test_prefill(row: Row, num_heads: int, rope: bool) -> None:
 
 @each
 def test_a_graph_over_other_indices(row: Row) -> None:
-    """What an engine replays: queries, cache and indices change in place, metadata is copied in."""
+    """An engine replays this: queries, cache and indices change in place, metadata is copied in."""
     call = WithKvcache(SparseDecode(row.name, q_len=2))
     given = call.given()
     given["indices"] = past_the_end(given["indices"], 9 * 64)
@@ -68,8 +68,7 @@ def test_a_graph_over_other_indices(row: Row) -> None:
         fresh = step.given()
         for name in ("q", "k_cache", "indices"):
             given[name].copy_(fresh[name])
-        for result in (out, lse):
-            result.view(torch.uint8).fill_(0xFF)
+        set_all_bits(out, lse)
         graph.replay()
         torch.cuda.synchronize()
         step.compare(out, lse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,9 @@ from mla_kernels.backends.flashmla_sparse import FlashMLASparseBackend
 
 from tests.backends.engine import PAGE, check_tokens, engine_config, make_layer
 from tests.backends.model import HEADS, LATENT, NOPE, ROPE, Layer, V
-from tests.gpu.conftest import arch_name
+from tests.gpu.support.availability import require_arch
+from tests.gpu.support.launches import captured
+from tests.gpu.support.tensors import set_all_bits
 from tests.kernels.rows import rows
 
 ARCHS = sorted({row.arch for row in rows("sparse_decode") if row.device == "cuda"})
@@ -23,9 +26,8 @@ each_cache = pytest.mark.parametrize("cache_dtype", ["auto", "fp8_ds_mla"])
 
 @pytest.fixture(autouse=True)
 def arch_under_test(served: str) -> None:
-    """Only where a payload of the arch is under test."""
-    if served != arch_name():
-        pytest.skip(f"not run: {served}: the arch under test is {arch_name()}")
+    """Skip an arch that is not under test."""
+    require_arch(served)
 
 
 @each_cache
@@ -35,7 +37,7 @@ def test_tokens_are_those_of_a_plain_model(served: str, cache_dtype: str) -> Non
 
 @each_cache
 def test_a_graph_replays_other_steps(served: str, cache_dtype: str) -> None:
-    """Captured over one step, replayed over others of the same size, whose metadata is built anew in place."""
+    """A graph captured over one step is replayed over others of its size, whose metadata is built anew in place."""
     builder = FlashMLASparseBackend.get_builder_cls()(
         SimpleNamespace(block_size=PAGE), ["layer"], engine_config(TOPK, cache_dtype), torch.device("cuda")
     )
@@ -52,20 +54,17 @@ def test_a_graph_replays_other_steps(served: str, cache_dtype: str) -> None:
 
     attend(builder.build(0, step))
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    metadata = builder.build(0, step)
-    with torch.cuda.graph(graph):
-        attend(metadata)
+    graph = captured(partial(attend, builder.build(0, step)))
     for seed in (1, 2):
         for name, value in tensors(seed).items():
             given[name].copy_(value)
-        # What the step itself has written, beside what nobody has: zeros.
+        # The indices name rows that the step itself has written, and rows of zeros that nobody has.
         buffer.copy_(torch.randint(-1, 6, buffer.shape, generator=torch.Generator().manual_seed(seed)))
         cache.zero_()
         attend(builder.build(0, step))
         want = output.clone()
         cache.zero_()
-        output.view(torch.uint8).fill_(0xFF)
+        set_all_bits(output)
         builder.build(0, step)
         graph.replay()
         torch.cuda.synchronize()
@@ -74,7 +73,7 @@ def test_a_graph_replays_other_steps(served: str, cache_dtype: str) -> None:
 
 
 def tensors(seed: int) -> dict[str, torch.Tensor]:
-    """What a step's layer is given, and where it goes."""
+    """The tensors that a step's layer is given, and the slots that they are stored in."""
     source = torch.Generator().manual_seed(seed)
     table = torch.randperm(40, generator=source)[:6].view(2, 3)
     values = {
@@ -88,7 +87,7 @@ def tensors(seed: int) -> dict[str, torch.Tensor]:
 
 
 def common(given: dict[str, torch.Tensor]) -> Any:
-    """Two requests, of two and three new tokens."""
+    """The metadata of a step of two requests, of two and three new tokens."""
     starts = torch.tensor([0, 2, TOKENS], dtype=torch.int32)
     return SimpleNamespace(
         num_reqs=2,

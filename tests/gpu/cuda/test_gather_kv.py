@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import mla_kernels as mla
@@ -10,24 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.gpu.conftest import (
-    PADS,
-    PAGE_SIZES,
-    Case,
-    check_devices,
-    check_graph,
-    check_streams,
-    current_stream,
-    guarded,
-    padded,
-)
+from tests.gpu.support.gather_kv import TYPES, check, kernel, pool, scale_of, stored
+from tests.gpu.support.tensors import PADS, PAGE_SIZES, current_stream, guarded, padded, width_of
 from tests.kernels import memory
 from tests.kernels.compare import Tolerance, assert_close, assert_same_bytes
-from tests.kernels.problems import Packed, encode, generator, random, unchanged, write_rows
+from tests.kernels.problems import generator, write_rows
 from tests.kernels.sparse import INT_MAX, INT_MIN
 
-TYPES = [("fp16", "fp16"), ("bf16", "bf16")]
-TYPES += [(kv, out) for kv in ("e4m3", "fp8_ds_mla") for out in ("fp32", "fp16", "bf16")]
 FP8_BYTES = torch.arange(256, dtype=torch.uint8)
 PLENTY = 2**31
 
@@ -35,57 +23,9 @@ types = pytest.mark.parametrize(("kv_dtype", "out_dtype"), TYPES)
 outs = pytest.mark.parametrize("out_dtype", ["fp32", "fp16", "bf16"])
 
 
-def kernel(arch: str, kv_dtype: str, out_dtype: str) -> Any:
-    return mla.lookup(op="gather_kv", arch=arch, kv_dtype=kv_dtype, out_dtype=out_dtype)
-
-
-def width_of(kv_dtype: str) -> int:
-    return 656 if kv_dtype == "fp8_ds_mla" else 576
-
-
-def scale_of(kv_dtype: str) -> float:
-    return 0.0137 if kv_dtype == "e4m3" else 1.0
-
-
-def stored(kv_dtype: str, n: int, seed: int = 0) -> Tensor:
-    return encode(random(generator(seed), n, 576), kv_dtype, 0.0137, exact_scales=False)
-
-
-def pool(kv_dtype: str, slots: Tensor, rows: Tensor, pages: tuple[int, int]) -> Tensor:
-    """On the CPU; NaN but for the given rows."""
-    result = memory.poisoned((*pages, width_of(kv_dtype)), memory.DTYPES[kv_dtype])
-    write_rows(result, slots, rows)
-    return result
-
-
 def compare_rows(got: Tensor, want: Tensor) -> None:
     """What one float32 product and one rounding give; any NaN is a NaN."""
     assert_close("rows", got, want.to(got.dtype), Tolerance(0.0, 0.0))
-
-
-def check(
-    arch: str, types: tuple[str, str], cache: Packed, indices: Tensor, *, pad: int = 16, kv_scale: float | None = None
-) -> None:
-    """Into one tensor and into latent and rope apart, against what the CPU's gives."""
-    kv_dtype, out_dtype = types
-    scale = scale_of(kv_dtype) if kv_scale is None else kv_scale
-    parts = cache if isinstance(cache, tuple) else (cache,)
-    num_slots = parts[0].shape[0] * parts[0].shape[1]
-    present = indices.masked_fill((indices < 0) | (indices >= num_slots), -1)
-    want = kernel("cpu", kv_dtype, out_dtype)(cache, present, kv_scale=scale)
-    on_gpu = tuple(padded(part, pad) for part in parts)
-    given: Packed = on_gpu if len(on_gpu) == 2 else on_gpu[0]
-    whole, latent, rope = (guarded((len(indices), width), out_dtype, pad) for width in (576, 512, 64))
-    gather, slots = kernel(arch, kv_dtype, out_dtype), indices.cuda()
-    with unchanged(*on_gpu, slots):
-        gather(given, slots, kv_scale=scale, out=whole.view)
-        gather(given, slots, kv_scale=scale, out=(latent.view, rope.view))
-    for name, out in (("out", whole), ("latent", latent), ("rope", rope)):
-        out.assert_guards(name)
-    assert_same_bytes("out", whole.view.cpu(), want)
-    assert_same_bytes("latent and rope", torch.cat([latent.view, rope.view], -1).cpu(), want)
-    absent = present < 0
-    assert not whole.view.cpu()[absent].view(torch.uint8).any(), "zeros where there is no row"
 
 
 @types
@@ -181,36 +121,6 @@ def test_refusals(arch: str, kv_dtype: str, out_dtype: str) -> None:
         kernel(arch, kv_dtype, out_dtype)(cache, torch.zeros(2).int().cuda(), kv_scale=wrong, out=out.view)
     out.assert_guards("out")
     assert_same_bytes("out", out.view, guarded((2, 576), out_dtype).view)
-
-
-def case(arch: str, kv_dtype: str, out_dtype: str, device: str = "cuda") -> Case:
-    out = torch.empty(70, 576, dtype=memory.DTYPES[out_dtype], device=device)
-    scale = scale_of(kv_dtype)
-
-    def fresh(seed: int) -> tuple[Tensor, Tensor]:
-        cache = pool(kv_dtype, torch.arange(80), stored(kv_dtype, 80, seed), (5, 16))
-        return cache, torch.randperm(80, generator=generator(seed))[:70].int() - 2
-
-    def want(cache: Tensor, indices: Tensor) -> Tensor:
-        return kernel("cpu", kv_dtype, out_dtype)(cache, indices, kv_scale=scale)
-
-    inputs = tuple(tensor.to(device) for tensor in fresh(0))
-    run = functools.partial(kernel(arch, kv_dtype, out_dtype), *inputs, kv_scale=scale, out=out)
-    return Case(inputs, fresh, run, out, want)
-
-
-@types
-def test_graph(arch: str, kv_dtype: str, out_dtype: str) -> None:
-    check_graph(case(arch, kv_dtype, out_dtype))
-
-
-@types
-def test_streams(arch: str, kv_dtype: str, out_dtype: str) -> None:
-    check_streams(case(arch, kv_dtype, out_dtype))
-
-
-def test_devices(arch: str) -> None:
-    check_devices(lambda device: case(arch, "e4m3", "bf16", device))
 
 
 def test_cupy(arch: str, cupy: Any) -> None:

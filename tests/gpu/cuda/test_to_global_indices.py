@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import mla_kernels as mla
 import pytest
 import torch
 from torch import Tensor
 
-from tests.gpu.conftest import (
-    PADS,
-    PAGE_SIZES,
-    Case,
-    check_devices,
-    check_graph,
-    check_streams,
-    current_stream,
-    guarded,
-    padded,
-)
+from tests.gpu.support.tensors import PADS, PAGE_SIZES, current_stream
+from tests.gpu.support.to_global_indices import convert, kernel
 from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import generator, unchanged
+from tests.kernels.global_indices import formula, problem
+from tests.kernels.problems import generator
 from tests.kernels.sparse import INT_MAX, INT_MIN
-from tests.kernels.test_to_global_indices import formula, problem
-
-
-def kernel(arch: str) -> Any:
-    return mla.lookup(op="to_global_indices", arch=arch)
-
-
-def convert(arch: str, *tensors: Tensor, page_size: int, pad: int = 16) -> Tensor:
-    req_id, table, tokens = tensors
-    inputs = req_id.cuda(), padded(table, pad), padded(tokens, pad)
-    out = guarded(tuple(tokens.shape), "fp32", pad)
-    with unchanged(*inputs):
-        kernel(arch)(*inputs, page_size=page_size, out=out.view.view(torch.int32))
-    out.assert_guards("out")
-    return out.view.view(torch.int32).cpu()
 
 
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
@@ -107,28 +82,6 @@ def test_table_stride_beyond_32_bits(arch: str) -> None:
     tokens = torch.tensor([[0, 17, 33], [0, 17, 33]], dtype=torch.int32).cuda()
     out = kernel(arch)(req_id, both, tokens, page_size=16)
     assert out.tolist() == [[112, 129, 145], [16, 33, 49]]
-
-
-def case(arch: str, device: str = "cuda") -> Case:
-    def fresh(seed: int) -> tuple[Tensor, ...]:
-        return problem(seed, tokens=40, topk=70, requests=4, width=9, page_size=48)
-
-    inputs = tuple(tensor.to(device) for tensor in fresh(0))
-    out = torch.empty(40, 70, dtype=torch.int32, device=device)
-    run = functools.partial(kernel(arch), *inputs, page_size=48, out=out)
-    return Case(inputs, fresh, run, out, functools.partial(formula, page_size=48))
-
-
-def test_graph(arch: str) -> None:
-    check_graph(case(arch))
-
-
-def test_streams(arch: str) -> None:
-    check_streams(case(arch))
-
-
-def test_devices(arch: str) -> None:
-    check_devices(lambda device: case(arch, device))
 
 
 def test_cupy(arch: str, cupy: Any) -> None:

@@ -10,17 +10,16 @@ from functools import partial
 import pytest
 import torch
 
-from tests.gpu.conftest import check_at_once
-from tests.gpu.sm90 import MIXED, each, each_with, hopper
+from tests.gpu.support.launches import captured, check_at_once
+from tests.gpu.support.sm90 import MIXED, each, each_with
+from tests.gpu.support.tensors import set_all_bits
 from tests.kernels import memory
 from tests.kernels.compare import assert_same_bytes
 from tests.kernels.problems import Decode
 from tests.kernels.rows import Row
 
-__all__ = ["hopper"]
-
 RAGGED = tuple(900 + 37 * (i % 5) for i in range(150))
-"""Most of these requests are in one piece or two."""
+"""Most of these requests have one split or two."""
 
 
 @each
@@ -45,15 +44,16 @@ def test_a_graph_is_replayed_after_the_lengths_change(variant: Row) -> None:
     size = kernel.workspace_size(**inputs)
     workspace = torch.empty(size, dtype=torch.uint8, device="cuda")
     kernel.prepare()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+
+    def step() -> None:
         kernel.plan(inputs["seq_lens"], out=plan)
         kernel(**inputs, **problems[0].scalars(), plan=plan, out=out, lse=lse, workspace=workspace)
+
+    graph = captured(step)
     for problem, given in zip(spare, tensors, strict=True):
         for name, tensor in given.items():
             inputs[name].copy_(tensor)
-        for buffer in (out, lse, workspace):
-            buffer.view(torch.uint8).fill_(0xFF)
+        set_all_bits(out, lse, workspace)
         graph.replay()
         torch.cuda.synchronize()
         problem.compare(out, lse, *problem.expected())

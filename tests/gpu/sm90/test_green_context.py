@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.gpu.conftest import refuse, require_payload
-from tests.gpu.sm90 import SPARSE_DECODE, each_with, hopper, name_of
-from tests.kernels.compare import SPARSE, assert_same_bytes
-from tests.kernels.problems import Decode, garbage_workspace
+from tests.gpu.support.availability import refuse, require_payload
+from tests.gpu.support.sm90 import each_sparse_decode, each_with
+from tests.gpu.support.sparse_results import compare_results, empty_results
+from tests.gpu.support.tensors import poisoned_workspace
+from tests.kernels.compare import assert_same_bytes
+from tests.kernels.problems import Decode
 from tests.kernels.rows import Row
 from tests.kernels.sparse import SparseDecode
-
-__all__ = ["hopper"]
 
 SM_RESOURCE, DEFAULT_STREAM, NON_BLOCKING = 1, 1, 1
 RESOURCE_BYTES = 144
@@ -29,7 +29,7 @@ def check(status: int, what: str) -> None:
 
 @pytest.fixture(scope="module")
 def few_multiprocessors() -> Iterator[torch.cuda.ExternalStream]:
-    """A stream of 16 multiprocessors, by the driver's own functions."""
+    """A stream of 16 multiprocessors, made by the driver's own functions."""
     require_payload()
     torch.cuda.init()
     torch.zeros(1, device="cuda")
@@ -62,7 +62,7 @@ def test_blocks_that_cannot_all_run_at_once(
     """Parts that would merge together are merged by a kernel of their own."""
     problem = Decode(variant.name, lengths=lengths, num_heads=num_heads)
     inputs = problem.tensors()
-    workspace = garbage_workspace("cuda").fill_(0xFF)
+    workspace = poisoned_workspace()
     torch.cuda.synchronize()
     with torch.cuda.stream(few_multiprocessors):
         out, lse = problem.launch(inputs, workspace=workspace)
@@ -74,19 +74,18 @@ def test_blocks_that_cannot_all_run_at_once(
     assert_same_bytes("out", again, problem.launch(inputs)[0])
 
 
-@pytest.mark.parametrize("variant", SPARSE_DECODE, ids=name_of)
+@each_sparse_decode
 @pytest.mark.parametrize("num_heads", [16, 128])
 def test_requests_that_cannot_be_split(
     variant: Row, num_heads: int, few_multiprocessors: torch.cuda.ExternalStream
 ) -> None:
-    """Sparse attention splits none where its blocks cannot all run at once."""
+    """Sparse attention splits no request where its blocks cannot all run at once."""
     problem = SparseDecode(variant.name, num_heads=num_heads, topk=1000, num_pages=40, sink=True)
     inputs = problem.tensors()
-    results = {"out": torch.empty(3, 1, num_heads, 512, dtype=inputs["q"].dtype, device="cuda")}
-    results |= {name: torch.empty(3, num_heads, 1, device="cuda") for name in ("lse", "max_logits")}
-    workspace = garbage_workspace("cuda").fill_(0xFF)
+    results = empty_results(problem)
+    workspace = poisoned_workspace()
     torch.cuda.synchronize()
     with torch.cuda.stream(few_multiprocessors):
         problem.launch(inputs, **results, workspace=workspace)
     few_multiprocessors.synchronize()
-    problem.compare(results, dict(zip(results, problem.expected(), strict=True)), SPARSE)
+    compare_results(problem, results)

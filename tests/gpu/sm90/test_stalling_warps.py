@@ -19,14 +19,16 @@ from mla_kernels.discovery import Payload, payloads
 from mla_kernels.kernel import Kernel
 from mla_kernels.resolve import bound
 
-from tests.gpu.conftest import absence, arch_name, refuse
-from tests.gpu.sm90 import ARCH, SPARSE_DECODE, each_with, name_of
-from tests.kernels.compare import SPARSE, assert_same_bytes
-from tests.kernels.problems import Decode, garbage_workspace
+from tests.gpu.support.availability import refuse, require_arch, require_payload
+from tests.gpu.support.sm90 import ARCH, each_sparse_decode, each_with
+from tests.gpu.support.sparse_results import compare_results, empty_results
+from tests.gpu.support.tensors import poisoned_workspace, set_all_bits
+from tests.kernels.compare import assert_same_bytes
+from tests.kernels.problems import Decode
 from tests.kernels.rows import Row
 from tests.kernels.sparse import SparseDecode
 
-WHEELS = Path(__file__).parents[2] / "dist" / "delays"
+WHEELS = Path(__file__).parents[3] / "dist" / "delays"
 PAGES = {"tma": 64, "gather": 16}
 RAGGED = (4096, 2999, 1025, 64, 0, 1, 129) * 10
 PAIRS = (1500,) * 64
@@ -35,11 +37,8 @@ PAIRS = (1500,) * 64
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library whose warps stall."""
-    reason = absence()
-    if reason is not None:
-        refuse(reason)
-    if arch_name() != ARCH:
-        pytest.skip(f"not run: {ARCH}: the arch under test is {arch_name()}")
+    require_payload()
+    require_arch(ARCH)
     wheels = sorted(WHEELS.glob("mla_kernels_sm90-*.whl"))
     if not wheels:
         refuse(f"{ARCH}: no payload whose warps stall is in dist/delays (nox -s delays)")
@@ -65,7 +64,7 @@ def kernel_of(payload: Payload, installed: Kernel) -> Any:
 def test_no_bit_changes_in_a_hundred_runs(
     variant: Row, num_heads: int, lengths: tuple[int, ...], max_splits: int | None, stalling: Payload
 ) -> None:
-    """Of each block, some 10 tiles and more, so that every ring is gone round several times."""
+    """Each block has some 10 tiles and more, so that every pipeline stage is used several times."""
     problem = Decode(
         variant.name,
         lengths=lengths,
@@ -80,35 +79,31 @@ def test_no_bit_changes_in_a_hundred_runs(
     kernel = kernel_of(stalling, problem.kernel())
     plan = kernel.plan(inputs["seq_lens"], max_splits=max_splits or 0)
     out, lse = torch.empty_like(want_out), torch.empty_like(want_lse)
-    workspace = garbage_workspace("cuda")
+    workspace = poisoned_workspace()
     for _ in range(100):
-        for buffer in (out, lse, workspace):
-            buffer.view(torch.uint8).fill_(0xFF)
+        set_all_bits(out, lse, workspace)
         kernel(**inputs, **problem.scalars(), plan=plan, out=out, lse=lse, workspace=workspace)
         assert_same_bytes("out", out, want_out)
         assert_same_bytes("lse", lse, want_lse)
 
 
-@pytest.mark.parametrize("variant", SPARSE_DECODE, ids=name_of)
+@each_sparse_decode
 @pytest.mark.parametrize("num_heads", [9, 64, 128])
 @pytest.mark.parametrize("batch", [2, 32, 150])
 def test_no_bit_of_sparse_decode_changes(variant: Row, batch: int, num_heads: int, stalling: Payload) -> None:
-    """Requests in many parts, in two, and many requests to a part, over two caches."""
+    """Some requests are in many parts, some in two, and some parts have many requests, over two caches."""
     problem = SparseDecode(
         variant.name, batch=batch, q_len=2, num_heads=num_heads, topk=900, num_pages=40, extra_topk=100, counts=True
     )
     inputs = problem.tensors()
-    shape = (batch, 2, num_heads, 512)
-    results = {"out": torch.empty(shape, dtype=inputs["q"].dtype, device="cuda")}
-    results |= {name: torch.empty(batch, num_heads, 2, device="cuda") for name in ("lse", "max_logits")}
+    results = empty_results(problem)
     problem.launch(inputs, **results)
-    problem.compare(results, dict(zip(results, problem.expected(), strict=True)), SPARSE)
+    compare_results(problem, results)
     want = {name: result.clone() for name, result in results.items()}
     kernel = kernel_of(stalling, mla.lookup(**problem.config(), page_size=problem.page_size))
-    workspace = garbage_workspace("cuda")
+    workspace = poisoned_workspace()
     for _ in range(50):
-        for buffer in (*results.values(), workspace):
-            buffer.view(torch.uint8).fill_(0xFF)
+        set_all_bits(*results.values(), workspace)
         kernel(**inputs, **problem.scalars(), **results, workspace=workspace)
         for name, result in results.items():
             assert_same_bytes(name, result, want[name])

@@ -1,4 +1,4 @@
-"""Small launches for tools that watch each access: ``python -m tests.gpu.small_launches TASK``.
+"""Small launches for tools that watch each access: ``python -m tests.gpu.support.small_launches TASK``.
 
 A task is the name of a variant of dense or sparse decode, or ``caches`` for the ops around it.
 """
@@ -6,76 +6,71 @@ A task is the name of a variant of dense or sparse decode, or ``caches`` for the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import torch
 from mla_kernels import reference
 
-from tests.gpu import test_gather_kv, test_merge_states, test_store_kv, test_to_global_indices
-from tests.gpu.conftest import Case, arch_name
-from tests.kernels.compare import SPARSE
+from tests.gpu.support import merge_states
+from tests.gpu.support.availability import arch_name
+from tests.gpu.support.cases import EVERY, case
+from tests.gpu.support.sparse_results import RESULTS, compare_results
 from tests.kernels.problems import Decode
 from tests.kernels.rows import row
 from tests.kernels.sparse import SparseDecode
 
 PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (140, 20, 1, 0)},
-    # Clusters of two blocks.
+    # 128 heads take clusters of two blocks.
     {"lengths": (300, 0, 70), "num_heads": 128, "q_len": 2},
-    # Pages of less than a tile.
+    # These pages are smaller than a tile.
     {"lengths": (300, 20), "num_heads": 128, "page_size": 16},
-    # Queries that a warp copies.
+    # A warp copies these queries.
     {"lengths": (200, 64), "num_heads": 9, "q_len": 3},
-    # Splits and their merge.
+    # Splits are combined.
     {"lengths": (500, 260), "max_splits": 3},
-    # Rings of tiles that are gone round several times.
+    # Every pipeline stage is used several times.
     {"lengths": (700, 64), "num_heads": 128, "max_splits": 1},
-    # More items of a block than their ring holds.
+    # A block has more work tiles than their pipeline has stages.
     {"lengths": (33,) * 45, "num_heads": 128, "q_len": 8},
 )
-
-
 SMALLER: tuple[dict[str, Any], ...] = (
     {"lengths": (300, 0, 70), "q_len": 2},
     {"lengths": (700, 64), "page_size": 16, "max_splits": 1},
     {"lengths": (33,) * 140, "q_len": 2},
 )
-"""The same for variants of few rows of queries."""
+"""Problems for variants that serve few query rows."""
 
 
 def decode(variant: str) -> None:
-    """Without a plan, so that it is made too; memory is allocated for each launch, no larger than it must be."""
+    """Launch without a plan, so that it is made too, and in memory that is no larger than it must be."""
     for options in filter(partial(served, variant), PROBLEMS + SMALLER):
         problem = Decode(variant, **options)
         inputs = problem.tensors()
         out, lse = problem.launch(inputs)
-        # On the host, for tools watch the kernels of torch too.
+        # The reference runs on the host, because the tools would watch the kernels of torch too.
         on_host = {name: tensor.cpu() for name, tensor in inputs.items()}
         problem.compare(out.cpu(), lse.cpu(), *reference.decode(**on_host, **problem.scalars(), dtype=torch.float64))
 
 
 SPARSE_PROBLEMS: tuple[dict[str, Any], ...] = (
     {"sink": True, "extra_topk": 70, "counts": True},
-    # Two blocks of heads; queries as boxes; splits and their merge.
+    # There are two blocks of heads, queries come as boxes, splits are combined.
     {"num_heads": 128, "topk": 300, "num_pages": 9, "sink": True},
-    # Queries that a warp copies, requests in one part, rings that are gone round several times.
+    # A warp copies these queries, requests are in one part, every pipeline stage is used several times.
     {"num_heads": 9, "q_len": 70, "topk": 200, "batch": 4},
 )
 
 
 def sparse_decode(variant: str) -> None:
-    """Compared on the host."""
+    """Launch each problem, and compare on the host."""
     for options in SPARSE_PROBLEMS:
         problem = SparseDecode(variant, **options)
         inputs = problem.tensors()
-        results = dict(zip(("out", "lse", "max_logits"), problem.launch(inputs, return_max_logits=True), strict=True))
+        results = dict(zip(RESULTS, problem.launch(inputs, return_max_logits=True), strict=True))
         on_host = {name: tensor.cpu() for name, tensor in inputs.items()}
-        want = problem.expected(on_host)
-        problem.compare(
-            {name: got.cpu() for name, got in results.items()}, dict(zip(results, want, strict=True)), SPARSE
-        )
+        compare_results(problem, {name: got.cpu() for name, got in results.items()}, on_host)
 
 
 def served(variant: str, options: dict[str, Any]) -> bool:
@@ -84,25 +79,15 @@ def served(variant: str, options: dict[str, Any]) -> bool:
 
 
 def caches() -> None:
-    """The other ops, each with all of its types."""
+    """Launch the ops around attention, each with all of its types."""
     arch = str(arch_name())
-    for case in cases(arch):
-        case.load(case.fresh(0))
-        case.run()
-        case.check(0)
-    for in_dtype, out_dtype in test_merge_states.TYPES:  # one row, whose states the warps of a block share
-        test_merge_states.check(arch, (in_dtype, out_dtype), *test_merge_states.states(in_dtype, 50, 1, 1))
-
-
-def cases(arch: str) -> Iterator[Case]:
-    """One launch of each type."""
-    for in_dtype, kv_dtype in test_store_kv.TYPES:
-        yield test_store_kv.case(arch, in_dtype, kv_dtype)
-    for kv_dtype, out_dtype in test_gather_kv.TYPES:
-        yield test_gather_kv.case(arch, kv_dtype, out_dtype)
-    for in_dtype, out_dtype in test_merge_states.TYPES:
-        yield test_merge_states.case(arch, in_dtype, out_dtype)
-    yield test_to_global_indices.case(arch)
+    for op, types in EVERY:
+        launch = case(arch, op, types)
+        launch.load(launch.fresh(0))
+        launch.run()
+        launch.check(0)
+    for in_dtype, out_dtype in merge_states.TYPES:  # the warps of a block share the states of one row
+        merge_states.check(arch, (in_dtype, out_dtype), *merge_states.states(in_dtype, 50, 1, 1))
 
 
 if __name__ == "__main__":

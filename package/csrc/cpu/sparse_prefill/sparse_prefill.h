@@ -9,7 +9,7 @@ namespace mla::cpu {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
   static_assert(kLoad == Load::direct && kSchedule == Schedule::rows);
 
   static Status can_run(const Problem& problem);
