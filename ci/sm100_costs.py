@@ -20,7 +20,7 @@ from typing import Any
 
 import mla_kernels as mla
 import torch
-from mla_kernels.discovery import payloads
+from mla_kernels.payloads.discovery import payloads
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))

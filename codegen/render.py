@@ -104,7 +104,7 @@ def _arch(arch: Arch) -> dict[str, Any]:
 
 
 def registry(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[str, Any]:
-    """The registry that travels beside a payload's library; the schema that ``mla_kernels.registry`` reads."""
+    """The registry that travels beside a payload's library; the schema that ``mla_kernels.payloads.registry`` reads."""
     return {
         "payload": payload,
         "abi_hash": abi.abi_hash(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mla_kernels.widths import LATENT, ROPE
+from mla_kernels.tensors import LATENT, ROPE
 
 TILE = 128
 """Latent columns that share one scale in the ``fp8_ds_mla`` layout."""

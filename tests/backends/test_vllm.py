@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 import torch
 from mla_kernels import reference
-from mla_kernels.backends.flashmla_sparse.builder import Step
 from mla_kernels.compat import vllm as door
+from mla_kernels.compat.flashmla_sparse.builder import Step
 from mla_kernels.errors import UnsupportedError
 
 from tests.kernels.compare import assert_same_bytes

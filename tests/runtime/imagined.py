@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from mla_kernels.bench import cuda, run_cuda
-from mla_kernels.cli import main
 from mla_kernels.devices import Device
+from mla_kernels.diagnostics.cli import main
 
 US = 100.0
 CEILINGS = {"read TB/s": 4.0, "GEMM TFLOP/s": 800.0}

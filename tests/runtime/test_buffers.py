@@ -8,11 +8,13 @@ from unittest.mock import patch
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels import attention_kernels, kernel, selection
-from mla_kernels.attention_kernels import DecodeKernel
-from mla_kernels.cache_kernels import StoreKvKernel
+from mla_kernels.api import selection
 from mla_kernels.errors import DTypeError, ShapeError, WorkspaceError
-from mla_kernels.registry import Variant
+from mla_kernels.kernels import base
+from mla_kernels.kernels import decode as decode_module
+from mla_kernels.kernels.cache import StoreKvKernel
+from mla_kernels.kernels.decode import DecodeKernel
+from mla_kernels.payloads.registry import Variant
 
 from tests.payloads.build import build
 from tests.runtime.noop import DTYPES, Noop
@@ -30,7 +32,7 @@ def _usual_answers(noop):
     noop.record.variant = -1
 
 
-def bound(noop: Noop, kernel_type: type[kernel.Kernel], op: str) -> kernel.Kernel:
+def bound(noop: Noop, kernel_type: type[base.Kernel], op: str) -> base.Kernel:
     name = next(name for name in noop.payload.names if name.startswith(f"cpu_{op}_"))
     variant = Variant(name, op, "cpu", "noop", 0, {"out_dtype": "bf16"}, {})
     return kernel_type(variant, {}, partial(noop.payload.kernel, name, DTYPES | {"in_dtype": "bf16"}, device="cpu"), {})
@@ -52,7 +54,7 @@ def allocates(*_: object) -> None:
 
 def test_a_decode_that_needs_neither_gets_neither(noop, decode, problem, outputs):
     with (
-        patch.object(attention_kernels, "empty", allocates),
+        patch.object(decode_module, "empty", allocates),
         patch.object(decode, "_native", None),  # neither asked for a size nor for a plan
     ):
         out, lse = decode(**problem.arguments(), **outputs)

@@ -10,7 +10,7 @@ from pathlib import Path
 import mla_kernels as mla
 import pytest
 from mla_kernels.bench import report
-from mla_kernels.cli import main
+from mla_kernels.diagnostics.cli import main
 
 from tests.payloads.build import build
 

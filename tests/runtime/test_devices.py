@@ -14,11 +14,12 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels import devices, discovery, driver
-from mla_kernels.cli import main
+from mla_kernels.devices import driver, machine
+from mla_kernels.diagnostics.cli import main
 from mla_kernels.errors import DeviceError, DTypeError, VariantNotFoundError
-from mla_kernels.frameworks import device_of
-from mla_kernels.registry import Arch
+from mla_kernels.payloads import discovery
+from mla_kernels.payloads.registry import Arch
+from mla_kernels.tensors import device_of
 
 from tests.runtime.conftest import A100, B200, H200, forget, sm90_registry
 
@@ -137,7 +138,7 @@ def test_one_h200(play, capsys):
 
 def test_payload_of_the_device_is_not_installed(play):
     play(H200)
-    assert devices.current_arch() == "sm90a"
+    assert machine.current_arch() == "sm90a"
     says = f"{HERE} is served by arch sm90a, whose payload is not installed: pip install mla-kernels[sm90]; "
     asked, obstacle = refusal().split("\n")
     assert asked == "no variant serves op=decode arch=sm90a q_dtype=bf16 kv_dtype=bf16 out_dtype=bf16"
@@ -194,13 +195,13 @@ def test_variants_and_explain_need_no_device_but_a_lookup_does(play, site, redis
 
 def test_current_device_decides_where_devices_differ(play):
     library = play(H200, B200, A100)
-    assert [each.arch for each in devices.devices()] == ["sm90a", "sm100f", None, "cpu"]
-    assert devices.current_arch() == "sm90a"
+    assert [each.arch for each in machine.devices()] == ["sm90a", "sm100f", None, "cpu"]
+    assert machine.current_arch() == "sm90a"
     for ordinal, arch in enumerate(("sm90a", "sm100f", "cpu")):
         library.fake_set_current(ordinal)
-        assert devices.current_arch() == arch
+        assert machine.current_arch() == arch
     found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(devices.current_arch()))
+    thread = threading.Thread(target=lambda: found.append(machine.current_arch()))
     thread.start()
     thread.join()
     assert found == ["sm90a"]  # a thread without a context
@@ -208,8 +209,8 @@ def test_current_device_decides_where_devices_differ(play):
 
 def test_current_device_is_not_asked_for_where_devices_are_alike(play, monkeypatch):
     play(B200, B200)
-    monkeypatch.setattr(devices, "current_gpu", lambda: pytest.fail("asked"))
-    assert devices.current_arch() == "sm100f"
+    monkeypatch.setattr(machine, "current_gpu", lambda: pytest.fail("asked"))
+    assert machine.current_arch() == "sm100f"
 
 
 def test_device_that_no_arch_serves_leaves_the_host(play):
@@ -219,7 +220,7 @@ def test_device_that_no_arch_serves_leaves_the_host(play):
 
 def test_forked_process_asks_again(play):
     play(H200)
-    assert devices.current_arch() == "sm90a"
+    assert machine.current_arch() == "sm90a"
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -245,7 +246,7 @@ def test_import_and_cpu_lookup_load_neither_ctypes_nor_the_driver():
 import sys
 import mla_kernels
 mla_kernels.lookup(op="decode", q_dtype="bf16", arch="cpu")
-print("ctypes" in sys.modules, mla_kernels.driver.driver.cache_info().currsize)
+print("ctypes" in sys.modules, mla_kernels.devices.driver.driver.cache_info().currsize)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "0"]
@@ -256,7 +257,7 @@ print("ctypes" in sys.modules, mla_kernels.driver.driver.cache_info().currsize)
     [((9, 0), "sm90a"), ((10, 0), "sm100f"), ((10, 3), "sm100f"), ((10, 1), None), ((8, 0), None), ((12, 0), None)],
 )
 def test_arch_of_the_matrix(capability, arch):
-    assert devices.arch_of(capability, ARCHS) == arch
+    assert machine.arch_of(capability, ARCHS) == arch
 
 
 def test_exact_before_family_before_baseline():
@@ -264,13 +265,13 @@ def test_exact_before_family_before_baseline():
     family = Arch("sm100f", "x", "cuda", ((10, 0), (10, 3)))
     old, new = Arch("sm100", "x", "cuda", ((10, 0),)), Arch("sm102", "x", "cuda", ((10, 2),))
     archs = (old, family, new, exact)
-    assert devices.arch_of((10, 3), archs) == "sm103a"
-    assert devices.arch_of((10, 0), archs) == "sm100f"
-    assert devices.arch_of((10, 3), (old, family, new)) == "sm100f"
-    assert devices.arch_of((10, 3), (old, new)) == "sm102"
-    assert devices.arch_of((10, 1), archs) == "sm100"
-    assert devices.arch_of((11, 0), archs) is None
-    assert devices.arch_of((9, 0), (exact, family, old)) is None
+    assert machine.arch_of((10, 3), archs) == "sm103a"
+    assert machine.arch_of((10, 0), archs) == "sm100f"
+    assert machine.arch_of((10, 3), (old, family, new)) == "sm100f"
+    assert machine.arch_of((10, 3), (old, new)) == "sm102"
+    assert machine.arch_of((10, 1), archs) == "sm100"
+    assert machine.arch_of((11, 0), archs) is None
+    assert machine.arch_of((9, 0), (exact, family, old)) is None
 
 
 class Elsewhere:
@@ -295,20 +296,20 @@ def test_device_of_tensors():
 
 def test_arch_for_tensors(play, use, tmp_path):
     play(H200, B200, A100)
-    assert devices.arch_for("q", torch.zeros(1)) == "cpu"
-    assert [devices.arch_for("q", Elsewhere(2, ordinal)) for ordinal in (0, 1)] == ["sm90a", "sm100f"]
+    assert machine.arch_for("q", torch.zeros(1)) == "cpu"
+    assert [machine.arch_for("q", Elsewhere(2, ordinal)) for ordinal in (0, 1)] == ["sm90a", "sm100f"]
     with pytest.raises(DeviceError) as caught:
-        devices.arch_for("q", Elsewhere(2, 2))
+        machine.arch_for("q", Elsewhere(2, 2))
     assert caught.value.got == "device 2 (NVIDIA A100, compute capability 8.0)"
     assert "an arch serves by compute capability: " in caught.value.accepts
     assert {"sm90a (9.0)", "sm100f (10.0 or 10.3)"} <= set(caught.value.accepts.split(": ")[1].split(", "))
     play(H200, H200)
-    assert devices.arch_for("q", Elsewhere(2, 1)) == "sm90a"
+    assert machine.arch_for("q", Elsewhere(2, 1)) == "sm90a"
     use(tmp_path / "absent.so")
     with pytest.raises(
         DeviceError, match=r"q: got cuda:0; accepts a tensor of the host, because the CUDA driver cannot"
     ):
-        devices.arch_for("q", Elsewhere(2, 0))
+        machine.arch_for("q", Elsewhere(2, 0))
 
 
 def test_a_tensor_that_no_arch_serves_names_the_rejected_payloads(play, site, rediscover):
@@ -316,7 +317,7 @@ def test_a_tensor_that_no_arch_serves_names_the_rejected_payloads(play, site, re
     play(A100)
     rediscover()
     with pytest.raises(DeviceError, match=r"payload sm80 was rejected: distribution mla-kernels-sm80 is version 99.1"):
-        devices.arch_for("q", Elsewhere(2, 0))
+        machine.arch_for("q", Elsewhere(2, 0))
 
 
 def test_registry_of_the_core_lists_every_arch():

@@ -9,8 +9,8 @@ import sys
 
 import mla_kernels as mla
 import pytest
-from mla_kernels import discovery
 from mla_kernels.errors import VariantNotFoundError
+from mla_kernels.payloads import discovery
 
 from tests.payloads.build import build
 from tests.runtime.conftest import CPU, Site, cpu_registry
@@ -137,7 +137,7 @@ def test_truncated_libraries_are_refused_before_they_are_mapped(site):
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import mla_kernels
-from mla_kernels.discovery import payloads
+from mla_kernels.payloads.discovery import payloads
 variant = mla_kernels.lookup(op="decode", q_dtype="bf16", arch="cpu").variant.name
 print(json.dumps([variant, list(payloads().found), {each.name: each.reason for each in payloads().rejected}]))
 """

@@ -11,8 +11,9 @@ from pathlib import Path
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels import _launcher, doctor, reference, trial
-from mla_kernels.cli import main
+from mla_kernels import _launcher, reference
+from mla_kernels.diagnostics import doctor, smoke_test
+from mla_kernels.diagnostics.cli import main
 
 from tests.runtime.conftest import A100, CPU, H200, Site, sm90_registry
 
@@ -231,7 +232,7 @@ def test_a_launch_that_raises(examine, monkeypatch):
     def bound(*_):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(trial, "bound", bound)
+    monkeypatch.setattr(smoke_test, "bound", bound)
     assert_fault(examine(), "launch of cpu", "RuntimeError: CUDA error: an illegal memory access was encountered")
 
 
@@ -328,7 +329,7 @@ def test_the_command_survives_a_library_that_would_end_the_process(site):
     code = f"""
 import sys
 sys.path.insert(0, {str(site.path)!r})
-from mla_kernels.cli import main
+from mla_kernels.diagnostics.cli import main
 sys.exit(main(["doctor", "--json"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from mla_kernels import evidence
+from mla_kernels.payloads import evidence
 
 
 def write(folder, **fields):

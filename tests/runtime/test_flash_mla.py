@@ -9,7 +9,6 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels.attention_kernels import DecodeKernel
 from mla_kernels.compat import flash_mla
 from mla_kernels.compat.flash_mla import FlashMLASchedMeta, flash_mla_with_kvcache, get_mla_metadata
 from mla_kernels.errors import (
@@ -20,6 +19,7 @@ from mla_kernels.errors import (
     ValueRangeError,
     WorkspaceError,
 )
+from mla_kernels.kernels.decode import DecodeKernel
 
 from tests.kernels.flash_mla import (
     CONVENTIONS,

@@ -8,8 +8,8 @@ import mla_kernels as mla
 import pytest
 from mla_kernels import _launcher
 from mla_kernels.errors import ValueRangeError, VariantNotFoundError
-from mla_kernels.index import Index
-from mla_kernels.registry import Choices, Range, Variant
+from mla_kernels.payloads.index import Index
+from mla_kernels.payloads.registry import Choices, Range, Variant
 
 NEAREST = 8
 

@@ -7,9 +7,9 @@ import json
 
 import mla_kernels as mla
 import pytest
-from mla_kernels.discovery import payloads
 from mla_kernels.errors import PayloadError
-from mla_kernels.manifest import Manifest, sha256
+from mla_kernels.payloads.discovery import payloads
+from mla_kernels.payloads.manifest import Manifest, sha256
 
 FILES = {"libmla_toy.so": b"machine code", "registry.json": b"{}"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from mla_kernels.index import Index
-from mla_kernels.registry import Registry, Variant
+from mla_kernels.payloads.index import Index
+from mla_kernels.payloads.registry import Registry, Variant
 
 ROWS = 10_000
 DTYPES = ("fp32", "fp16", "bf16", "e4m3")

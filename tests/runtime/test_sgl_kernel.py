@@ -9,8 +9,9 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels import devices, driver, reference
+from mla_kernels import reference
 from mla_kernels.compat.sgl_kernel import cutlass_mla_decode, cutlass_mla_get_workspace_size
+from mla_kernels.devices import driver, machine
 from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, ValueRangeError, WorkspaceError
 
 from tests.kernels.compare import DENSE, assert_close
@@ -23,10 +24,10 @@ SCALE = 192**-0.5
 def on_the_host(monkeypatch) -> Iterator[None]:
     """The workspace's size is that of the current device: let it be the host."""
     monkeypatch.setattr(driver, "LIBRARY", "no library")
-    devices.forget()
+    machine.forget()
     yield
     monkeypatch.undo()
-    devices.forget()
+    machine.forget()
 
 
 def problem(

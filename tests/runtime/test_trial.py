@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from mla_kernels import reference, trial
-from mla_kernels.discovery import payloads
-from mla_kernels.registry import Registry
+from mla_kernels import reference
+from mla_kernels.diagnostics import smoke_test
+from mla_kernels.payloads.discovery import payloads
+from mla_kernels.payloads.registry import Registry
 
 from tests.runtime.conftest import cpu_registry
 
@@ -22,10 +23,14 @@ def only(*ops: str):
 
 
 def test_the_plainest_variant():
-    assert "cpu_decode_qbf16_kvbf16_obf16_direct_split on cpu is off by" in trial.launch(only("decode", "merge_states"))
-    assert "cpu_merge_states_ibf16_obf16_rows on cpu is off by" in trial.launch(only("merge_states", "store_kv"))
-    with pytest.raises(trial.NotRunError, match="it has no variant of decode or merge_states in bf16 or fp16 or fp32"):
-        trial.launch(only("store_kv"))
+    assert "cpu_decode_qbf16_kvbf16_obf16_direct_split on cpu is off by" in smoke_test.launch(
+        only("decode", "merge_states")
+    )
+    assert "cpu_merge_states_ibf16_obf16_rows on cpu is off by" in smoke_test.launch(only("merge_states", "store_kv"))
+    with pytest.raises(
+        smoke_test.NotRunError, match="it has no variant of decode or merge_states in bf16 or fp16 or fp32"
+    ):
+        smoke_test.launch(only("store_kv"))
 
 
 @pytest.mark.parametrize("op", ["decode", "merge_states"])
@@ -42,35 +47,35 @@ def test_one_wrong_element(monkeypatch, op, value, result):
     monkeypatch.setattr(reference, op, wrong)
     name = ("out", "lse")[result]
     says = rf"{name} holds \S+ where the reference has \S+ \(inputs of seed \d+\)"
-    with pytest.raises(trial.WrongResultError, match=says):
-        trial.launch(only(op))
+    with pytest.raises(smoke_test.WrongResultError, match=says):
+        smoke_test.launch(only(op))
 
 
 def test_another_shape(monkeypatch):
     monkeypatch.setattr(reference, "decode", lambda **_: (torch.zeros(1), torch.zeros(1)))
-    with pytest.raises(trial.WrongResultError, match=r"out has shape \[1, 1, 16, 512\], the reference's is \[1\]"):
-        trial.launch(only("decode"))
+    with pytest.raises(smoke_test.WrongResultError, match=r"out has shape \[1, 1, 16, 512\], the reference's is \[1\]"):
+        smoke_test.launch(only("decode"))
 
 
 def test_fresh_inputs_are_right_every_time():
     state = torch.get_rng_state()
-    told = {trial.launch(only("decode")) for _ in range(30)}
+    told = {smoke_test.launch(only("decode")) for _ in range(30)}
     assert len(told) > 1
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_without_torch_numpy_makes_the_inputs(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    said = trial.launch(only("decode"))
+    said = smoke_test.launch(only("decode"))
     assert said.startswith("cpu_decode_qfp32_kvfp32_ofp32_direct_split on cpu is off by")
     assert said.endswith("with inputs of NumPy")
-    right = trial._numpy_decode
+    right = smoke_test._numpy_decode
 
     def wrong(*arguments):
         problem = right(*arguments)
         problem.wanted[1][0, 5, 0] += 1
         return problem
 
-    monkeypatch.setattr(trial, "_numpy_decode", wrong)
-    with pytest.raises(trial.WrongResultError, match="lse holds"):
-        trial.launch(only("decode"))
+    monkeypatch.setattr(smoke_test, "_numpy_decode", wrong)
+    with pytest.raises(smoke_test.WrongResultError, match="lse holds"):
+        smoke_test.launch(only("decode"))

@@ -10,14 +10,14 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import mla_kernels
+from mla_kernels.api.lookup import find
 from mla_kernels.bench.problems import ROW, SCALE, Problem
 from mla_kernels.bench.report import Progress, Row
 from mla_kernels.bench.tensors import DTYPES, Tensors
 from mla_kernels.bench.timing import Call, alternate
-from mla_kernels.devices import HOST
+from mla_kernels.devices.machine import HOST
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.resolve import find
-from mla_kernels.widths import LATENT
+from mla_kernels.tensors import LATENT
 
 _FIXED = {"q_len": 1, "page_size": 64, "lengths": "equal"}
 

@@ -9,7 +9,7 @@ from itertools import product
 from random import Random
 
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.widths import LATENT
+from mla_kernels.tensors import LATENT
 
 ROW = 576
 SCALE = 192**-0.5

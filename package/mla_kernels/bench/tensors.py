@@ -6,7 +6,7 @@ import torch
 
 import mla_kernels
 from mla_kernels.bench.problems import ROW, ROW_BYTES, Problem
-from mla_kernels.widths import LATENT
+from mla_kernels.tensors import LATENT
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WHOLE = 128

@@ -6,8 +6,7 @@ import torch
 
 from mla_kernels.compat._arguments import shape_of
 from mla_kernels.errors import DTypeError, UnsupportedError
-from mla_kernels.frameworks import FP8_DS_MLA_ROW
-from mla_kernels.widths import HEAD_DIM
+from mla_kernels.tensors import FP8_DS_MLA_ROW, HEAD_DIM
 
 _BYTES = (torch.uint8, torch.int8, torch.float8_e4m3fn)
 _MODEL1_ROW = 584

@@ -15,9 +15,9 @@ import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import _launcher
-from mla_kernels.discovery import Payload, payloads
-from mla_kernels.kernel import Kernel
-from mla_kernels.resolve import bound
+from mla_kernels.api.lookup import bound
+from mla_kernels.kernels.base import Kernel
+from mla_kernels.payloads.discovery import Payload, payloads
 
 from tests.gpu.support.availability import refuse, require_arch, require_payload
 from tests.gpu.support.sm90 import ARCH, each_sparse_decode, each_with
