@@ -10,9 +10,9 @@ import hashlib
 import json
 from dataclasses import asdict
 
-from codegen.arguments import Op
 from codegen.ops.attention import DECODE, SPARSE_DECODE, SPARSE_PREFILL
 from codegen.ops.caches import GATHER_KV, MERGE_STATES, STORE_KV, TO_GLOBAL_INDICES
+from codegen.signature.arguments import Op
 
 STATUS = (
     "ok",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegen import abi
-from codegen.arguments import LATENT, ROPE, Op, Scalar, Tensor
+from codegen.signature.arguments import LATENT, ROPE, Op, Scalar, Tensor
 
 _KIND = {"float": "float32", "int32": "int32", "int64": "int64"}
 _MAX_OUTER = 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen.arguments import LATENT, Op, Scalar, Tensor
 from codegen.ops.common import FLOATS, KV_SCALE, POOL, UNIT
+from codegen.signature.arguments import LATENT, Op, Scalar, Tensor
 
 ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule")
 SCALES = (

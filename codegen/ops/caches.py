@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codegen.arguments import LATENT, ROPE, Op, Option, Scalar, Tensor
 from codegen.ops.common import FLOATS, KV_SCALE, POOL
+from codegen.signature.arguments import LATENT, ROPE, Op, Option, Scalar, Tensor
 
 MERGE_STATES = Op(
     "merge_states",
@@ -97,7 +97,7 @@ GATHER_KV = Op(
     "gather_kv",
     ("kv_dtype", "out_dtype"),
     (
-        Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes="[..., 656] for fp8_ds_mla"),
+        Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes="or [..., 656] for fp8_ds_mla"),
         Tensor("indices", "int32", ("num_rows",), ("",), doc="Global slots; a negative one gives a row of zeros."),
         Tensor(
             "out",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen.arguments import Scalar
+from codegen.signature.arguments import Scalar
 
 FLOATS = "fp32 fp16 bf16"
 POOL = (("num_pages", "page_size"), ("page", "token"))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from codegen import abi
-from codegen.arguments import Scalar
-from codegen.conversions import CONVERSIONS, assignments
 from codegen.load import MatrixError
+from codegen.signature.arguments import Scalar
+from codegen.signature.conversions import CONVERSIONS, assignments
 
 AS_DECODE, AS_GATHER = CONVERSIONS
 SOFT_CAP = Scalar("logits_soft_cap", "float", "finite", 0.0)

@@ -13,7 +13,7 @@ import torch
 from mla_kernels import _launcher
 
 from codegen import abi
-from codegen.arguments import LATENT, ROPE, Tensor
+from codegen.signature.arguments import LATENT, ROPE, Tensor
 
 SIZES = {
     "batch": 3, "q_len": 2, "num_heads": 5, "num_pages": 7, "page_size": 4, "table_width": 6, "topk": 8,

@@ -79,6 +79,12 @@ class Tensor:
         return self.row == "mla"
 
     @property
+    def shape(self) -> tuple[str | int, ...]:
+        """Its dimensions with its row, latent and rope in one."""
+        row = LATENT + ROPE if self.packed else self.row
+        return self.dims if row is None else (*self.dims, row)
+
+    @property
     def views(self) -> tuple[str, ...]:
         """The pointer fields: two for a tensor that holds latent and rope."""
         return (f"{self._stem}_latent", self.rope) if self.packed else (self.name,)
@@ -192,6 +198,11 @@ class Op:
     def outputs(self) -> tuple[Tensor, ...]:
         """The tensors that are returned."""
         return tuple(tensor for tensor in self.tensors if tensor.role == "output")
+
+    @property
+    def first(self) -> Tensor:
+        """The tensor like which outputs are made."""
+        return next(tensor for tensor in self.tensors if tensor.name == self.selects[0])
 
     @property
     def arguments(self) -> tuple[Tensor | Scalar, ...]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from codegen import abi
-from codegen.arguments import Op
 from codegen.load import MatrixError
+from codegen.signature.arguments import Op
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def assignments(conversion: Conversion) -> dict[str, str]:
             raise MatrixError(
                 [
                     f"{conversion.name}: nothing gives {target.name}.{name} a value; "
-                    f"add it to {source.name} in codegen/abi.py, or name its constant in codegen/conversions.py"
+                    f"add it to {source.name} in codegen/ops, or a constant here: codegen/signature/conversions.py"
                 ]
             )
     lost = sorted(sources - used) if conversion.takes_all else []
@@ -116,7 +116,7 @@ def assignments(conversion: Conversion) -> dict[str, str]:
         raise MatrixError(
             [
                 f"{conversion.name}: {source.name}.{name} goes nowhere; "
-                f"add it to {target.name} in codegen/abi.py, or rename it in codegen/conversions.py"
+                f"add it to {target.name} in codegen/ops, or rename it in codegen/signature/conversions.py"
                 for name in lost
             ]
         )
