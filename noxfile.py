@@ -23,7 +23,7 @@ def group(name: str) -> tuple[str, ...]:
 
 
 def build(session: nox.Session, *arguments: str) -> None:
-    """Build wheels or objects in the stage, as ``ci/build.py`` understands the arguments."""
+    """Build wheels or objects in the stage, as ``ci/build`` understands the arguments."""
     session.install(*group("build"))
     session.run("python", "-m", "ci.build", *arguments)
 
@@ -64,7 +64,7 @@ def inspect(session: nox.Session, *arguments: str) -> None:
     """Check the machine code of wheels and objects for spills and tensor cores."""
     session.install("rich>=13")
     install_cuobjdump(session)
-    session.run("python", "-m", "ci.instructions", *arguments)
+    session.run("python", "-m", "ci.measure.instructions", *arguments)
 
 
 @nox.session
@@ -90,7 +90,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "tests/payloads", "tests/gpu", "tests/sm90", "tests/sm100")
+        for folder in ("package/csrc", "tests/support", "tests/gpu", "tests/sm90", "tests/sm100")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]
@@ -140,7 +140,7 @@ def full(session: nox.Session) -> None:
         (path,) = DIST.glob(f"mla_kernels_{payload}-*.whl")
         inspect(session, str(path), f"--json={DIST / payload}.instructions.json")
     session.install(*group("wheels"), *group("codegen"), TORCH)
-    session.run("python", "-m", "ci.wheel_costs", *(str(DIST / f"{name}.build.json") for name in names))
+    session.run("python", "-m", "ci.measure.wheel_costs", *(str(DIST / f"{name}.build.json") for name in names))
 
 
 @nox.session
@@ -159,7 +159,7 @@ def emulation(session: nox.Session) -> None:
     build_for_tests(session, "sm100", "emulation", "--define=MLA_CUDA_ARCH=90a")
     (path,) = DIST.glob("emulation/*.whl")
     session.install("wheel")
-    session.run("python", str(ROOT / "ci" / "emulate.py"), str(path), "9.0")
+    session.run("python", "-m", "ci.build.emulate", str(path), "9.0")
 
 
 @nox.session
@@ -200,7 +200,7 @@ def check_wheels(session: nox.Session) -> None:
     session.install(*group("wheels"))
     install_cuobjdump(session)
     paths = [Path(path) for path in session.posargs] or found
-    session.run("python", "-m", "ci.check_wheels", *map(str, paths))
+    session.run("python", "-m", "ci.release.check_wheels", *map(str, paths))
     libraries = [str(path) for path in paths if path.name.startswith("mla_kernels_")]
     if libraries:
         inspect(session, *libraries)
@@ -210,7 +210,7 @@ def check_wheels(session: nox.Session) -> None:
 def index(session: nox.Session) -> None:
     """Write a simple index of dist/ into build/index, install from one on loopback and try what it gave."""
     session.install(*group("test"))
-    session.run("python", "-m", "ci.index", str(DIST), str(ROOT / "build" / "index"))
+    session.run("python", "-m", "ci.release.index", str(DIST), str(ROOT / "build" / "index"))
     session.run("pytest", "tests/packaging/install_from_index.py", *session.posargs)
 
 
@@ -226,7 +226,7 @@ def test_wheel(session: nox.Session) -> None:
 def workflow(session: nox.Session) -> None:
     """Write the hosted workflow from ci/wheels.toml, and check it against GitHub's schema and for unsafe habits."""
     session.install(*group("wheels"), *group("codegen"))
-    session.run("python", "-m", "ci.workflow")
+    session.run("python", "-m", "ci.release.workflow")
     path = ".github/workflows/wheels.yml"
     session.run("check-jsonschema", "--builtin-schema=vendor.github-workflows", path)
     session.run("zizmor", "--offline", "--no-progress", path)
@@ -236,7 +236,7 @@ def workflow(session: nox.Session) -> None:
 def images(session: nox.Session) -> None:
     """Tell a hosted workflow in which images to build."""
     session.install(*group("wheels"), *group("codegen"))
-    session.run("python", "-m", "ci.workflow", "--images")
+    session.run("python", "-m", "ci.release.workflow", "--images")
 
 
 @nox.session

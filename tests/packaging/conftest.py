@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ci import check_wheels
-from ci.wheel_checks import machine_code
-from ci.wheel_checks.machine_code import Cubin, DeviceCode
-from ci.wheelfile import Wheel
+from ci.release import check_wheels
+from ci.release.checks import machine_code
+from ci.release.checks.machine_code import Cubin, DeviceCode
+from ci.release.wheelfile import Wheel
 from tests.packaging.fake_wheels import CUBIN, KERNEL, PLATFORM, ROWS, VERSION, files_of, library, pack
 
 TOOLS = ("auditwheel", "abi3audit", "check-wheel-contents", "twine")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ci import check_wheels
+from ci.release import check_wheels
+from ci.release.checks import tools
+from ci.release.wheelfile import Wheel, WheelError
 from ci.rows import rows
-from ci.wheel_checks import tools
-from ci.wheelfile import Wheel, WheelError
 from tests.packaging.conftest import OWN, TOOLS
 from tests.packaging.fake_wheels import KERNEL, MACHINE, PLATFORM, ROWS, files_of, pack
 

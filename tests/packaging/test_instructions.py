@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ci import instructions
+from ci.measure import instructions
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("machine_code", ROOT / "package" / "tools" / "machine_code.py")

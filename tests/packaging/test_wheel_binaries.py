@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from ci.wheel_checks import machine_code, tools
-from ci.wheel_checks.machine_code import Cubin, DeviceCode
+from ci.release.checks import machine_code, tools
+from ci.release.checks.machine_code import Cubin, DeviceCode
 from tests.packaging.conftest import ARCH
 from tests.packaging.fake_wheels import CUBIN, KERNEL, MACHINE, files_of, library
 

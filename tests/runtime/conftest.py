@@ -70,7 +70,7 @@ def rediscover() -> Iterator[Callable[[], discovery.Payloads]]:
     forget()
 
 
-FAKE_CUDA = Path(__file__).parents[1] / "payloads" / "fake_cuda.c"
+FAKE_CUDA = Path(__file__).parents[1] / "support" / "native" / "fake_cuda.c"
 H200 = '{"NVIDIA H200", 9, 0}'
 B200 = '{"NVIDIA B200", 10, 0}'
 A100 = '{"NVIDIA A100", 8, 0}'

@@ -16,7 +16,7 @@ def state(folder: Path, library: Path) -> str:
     Parameters
     ----------
     folder : Path
-        Of the payload; ``evidence.json`` in it was written by a test run, see ``ci/evidence.py``.
+        Of the payload; ``evidence.json`` in it was written by a test run, see ``ci/release/evidence.py``.
     library : Path
         Its library.
 

@@ -5,7 +5,7 @@
 
 namespace mla::cuda {
 
-// An index outside the cache gives a row of zeros.
+// Copies rows of a cache, dequantised; an index outside the cache gives a row of zeros.
 template <DType kKv, DType kOut>
 struct GatherKv : Op<mla_gather_kv_problem> {
   static Status can_run(const Problem& problem);
