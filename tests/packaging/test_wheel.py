@@ -51,6 +51,11 @@ def test_torch_is_an_extra():
     assert [line for line in requires if "extra ==" not in line] == []
 
 
-def test_types_are_those_of_the_matrix():
-    generated = Path(__file__).parents[2] / "generated" / "python" / "_types.py"
-    assert (PACKAGE / "_types.py").read_text() == generated.read_text()
+GENERATED = Path(__file__).parents[2] / "generated" / "python"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(GENERATED.rglob("*.py*")), ids=lambda path: path.relative_to(GENERATED).as_posix()
+)
+def test_rendered_modules_are_in_the_wheel_where_they_are_in_generated(path):
+    assert (PACKAGE / path.relative_to(GENERATED)).read_text() == path.read_text()
