@@ -37,6 +37,7 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "python/api/signatures.py": _print("python/signatures.py.j2", python.context()),
         "python/kernels/ops.py": _print("python/kernels.py.j2", python.context()),
         "python/api/ops.py": _print("python/ops.py.j2", python.context()),
+        "python/_formats.py": _print("formats.py.j2", render_formats.context(matrix.formats)),
         "python/_types.py": _print("types.py.j2", _types(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", _listing(matrix, variants)),
         "provenance.json": _text({"matrix_sha256": matrix.sha256, "templates_sha256": digest(TEMPLATES, "*.j2")}),

@@ -1,4 +1,4 @@
-"""What the kernels know of tensors: widths of rows, names of element types, and how each framework allocates."""
+"""What the kernels know of tensors: names of element types, and how each framework allocates."""
 
 from __future__ import annotations
 
@@ -6,18 +6,7 @@ import sys
 from typing import Any, TypeAlias
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError
-
-LATENT = 512
-"""Elements of the latent, and so of an output row."""
-
-ROPE = 64
-"""Elements of the rope part."""
-
-HEAD_DIM = LATENT + ROPE
-"""Elements of a packed row."""
-
-FP8_DS_MLA_ROW = 656
-"""Bytes of a row of an ``fp8_ds_mla`` cache."""
+from mla_kernels.formats import LATENT, ROPE, format_of_rows
 
 Tensor: TypeAlias = Any
 """A torch tensor, a NumPy array, or another object that speaks DLPack."""
@@ -53,10 +42,11 @@ def dtype_name(argument: str, tensor: Tensor) -> str:
 
 
 def cache_dtype_name(argument: str, cache: Tensor) -> str:
-    """The name of a KV cache's element type; bytes are ``fp8_ds_mla`` in rows of 656, and ``e4m3`` otherwise."""
+    """The name of a KV cache's format; bytes whose rows are those of no other format are ``e4m3``."""
     if _stored(argument, cache) != "uint8":
         return dtype_name(argument, cache)
-    return "fp8_ds_mla" if cache.shape[-1] == FP8_DS_MLA_ROW else "e4m3"
+    found = format_of_rows("uint8", cache.shape[-1])
+    return found.name if found else "e4m3"
 
 
 def _stored(argument: str, tensor: Tensor) -> str:

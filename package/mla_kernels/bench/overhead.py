@@ -18,6 +18,7 @@ from mla_kernels.api import selection
 from mla_kernels.api.lookup import find
 from mla_kernels.bench.report import MissingPackageError, Progress, Row
 from mla_kernels.bench.timing import Call, overheads
+from mla_kernels.formats import HEAD_DIM
 from mla_kernels.kernels.base import Kernel, Plan, limits
 from mla_kernels.kernels.ops import DecodeKernel
 from mla_kernels.payloads.discovery import Payloads
@@ -140,8 +141,8 @@ class _Step:
     """The arguments of one tiny decode."""
 
     def __init__(self) -> None:
-        self.q = torch.randn(1, 1, 1, 576).bfloat16()
-        self.kv_cache = torch.randn(1, 16, 576).bfloat16()
+        self.q = torch.randn(1, 1, 1, HEAD_DIM).bfloat16()
+        self.kv_cache = torch.randn(1, 16, HEAD_DIM).bfloat16()
         self.block_table = torch.zeros(1, 1, dtype=torch.int32)
         self.seq_lens = torch.ones(1, dtype=torch.int32)
         self.kernel = mla_kernels.lookup(

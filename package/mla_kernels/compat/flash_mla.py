@@ -18,7 +18,8 @@ from mla_kernels.compat._arguments import Names
 from mla_kernels.compat._schedule import FlashMLASchedMeta, schedule, unscheduled
 from mla_kernels.devices.machine import arch_for
 from mla_kernels.errors import DTypeError, InvalidArgumentError, UnsupportedError, ValueRangeError
-from mla_kernels.tensors import HEAD_DIM, LATENT, extents
+from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.tensors import extents
 
 __all__ = [
     "FlashMLASchedMeta",

@@ -10,13 +10,12 @@ from importlib import import_module
 from typing import Any
 
 from mla_kernels.api.lookup import bound
+from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.payloads.discovery import Payload
 from mla_kernels.payloads.registry import Range, Value, Variant
-from mla_kernels.tensors import LATENT
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """The element types that inputs are drawn in, most wanted first."""
-ROW = 576
 SCALE = 192**-0.5
 LENGTH = 70
 """Tokens in the cache: a page of 64 and a part of the next."""
@@ -124,8 +123,8 @@ def _decode(variant: Variant, torch: Any, seed: int) -> _Problem:
     page_size, num_heads = _extent(variant, "page_size", 64), _extent(variant, "num_heads", 16)
     pages = -(-LENGTH // page_size)
     arguments = {
-        "q": torch.randn(1, 1, num_heads, ROW, generator=generator).to(dtype),
-        "kv_cache": torch.randn(pages, page_size, ROW, generator=generator).to(dtype),
+        "q": torch.randn(1, 1, num_heads, HEAD_DIM, generator=generator).to(dtype),
+        "kv_cache": torch.randn(pages, page_size, HEAD_DIM, generator=generator).to(dtype),
         "block_table": torch.randperm(pages, generator=generator).int()[None],
         "seq_lens": torch.tensor([LENGTH], dtype=torch.int32),
         "softmax_scale": SCALE,
@@ -154,13 +153,13 @@ def _numpy_decode(variant: Variant, numpy: Any, seed: int) -> _Problem:
     page_size, num_heads = _extent(variant, "page_size", 64), _extent(variant, "num_heads", 16)
     pages = -(-LENGTH // page_size)
     arguments = {
-        "q": random.standard_normal((1, 1, num_heads, ROW), "float32"),
-        "kv_cache": random.standard_normal((pages, page_size, ROW), "float32"),
+        "q": random.standard_normal((1, 1, num_heads, HEAD_DIM), "float32"),
+        "kv_cache": random.standard_normal((pages, page_size, HEAD_DIM), "float32"),
         "block_table": random.permutation(pages).astype("int32")[None],
         "seq_lens": numpy.array([LENGTH], "int32"),
         "softmax_scale": SCALE,
     }
-    keys = arguments["kv_cache"][arguments["block_table"][0]].reshape(-1, ROW)[:LENGTH]
+    keys = arguments["kv_cache"][arguments["block_table"][0]].reshape(-1, HEAD_DIM)[:LENGTH]
     weights = numpy.exp(SCALE * arguments["q"][0, 0].astype("float64") @ keys.T)  # logits are within +-20: no overflow
     total = weights.sum(-1)
     out = weights @ keys[:, :LATENT] / total[:, None]

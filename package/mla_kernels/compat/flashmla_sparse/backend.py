@@ -7,7 +7,7 @@ import torch
 from mla_kernels.compat.flashmla_sparse.builder import FlashMLASparseMetadataBuilder
 from mla_kernels.compat.flashmla_sparse.layer import FlashMLASparseImpl
 from mla_kernels.compat.flashmla_sparse.metadata import FlashMLASparseMetadata
-from mla_kernels.tensors import FP8_DS_MLA_ROW, HEAD_DIM
+from mla_kernels.formats import HEAD_DIM, format_named
 
 
 class FlashMLASparseBackend:
@@ -53,7 +53,8 @@ class FlashMLASparseBackend:
         cache_dtype_str : str
             ``auto`` or ``bfloat16``: rows of ``head_size`` elements; ``fp8_ds_mla``: rows of 656 bytes, uint8.
         """
-        return num_blocks, block_size, FP8_DS_MLA_ROW if cache_dtype_str == "fp8_ds_mla" else head_size
+        in_bytes = cache_dtype_str == "fp8_ds_mla"
+        return num_blocks, block_size, format_named(cache_dtype_str).token_bytes if in_bytes else head_size
 
     @classmethod
     def get_supported_dtypes(cls) -> list[torch.dtype]:

@@ -10,7 +10,8 @@ import mla_kernels as mla
 from mla_kernels.compat.flashmla_sparse.indices import triton_convert_req_index_to_global_index
 from mla_kernels.compat.flashmla_sparse.metadata import FlashMLASparseMetadata
 from mla_kernels.errors import UnsupportedError, ValueRangeError
-from mla_kernels.tensors import HEAD_DIM, LATENT, Packed, first
+from mla_kernels.formats import HEAD_DIM, LATENT, ROPE
+from mla_kernels.tensors import Packed, first
 
 CACHE_DTYPES = ("auto", "bfloat16", "fp8_ds_mla")
 
@@ -87,7 +88,7 @@ class FlashMLASparseImpl:
             "head_size": (head_size, HEAD_DIM),
             "num_kv_heads": (num_kv_heads, 1),
             "kv_lora_rank": (kv_lora_rank, LATENT),
-            "qk_rope_head_dim": (qk_rope_head_dim, HEAD_DIM - LATENT),
+            "qk_rope_head_dim": (qk_rope_head_dim, ROPE),
             "attn_type": (getattr(attn_type, "value", attn_type), "decoder"),
         }
         for name, (got, want) in fixed.items():
