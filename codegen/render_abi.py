@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegen import abi
-from codegen.signature.arguments import LATENT, ROPE, Op, Scalar, Tensor
+from codegen.signature.arguments import HEAD_DIM, Op, Scalar, Tensor
 
 _KIND = {"float": "float32", "int32": "int32", "int64": "int64"}
 _MAX_OUTER = 3
@@ -28,7 +28,7 @@ def _row(op: Op, tensor: Tensor) -> tuple[str, int]:
         case None:
             return "Row::none", 0
         case "mla":
-            return "Row::packed", LATENT + ROPE
+            return "Row::packed", HEAD_DIM
         case int(extent):
             return "Row::fixed", extent
         case dim:

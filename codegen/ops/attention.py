@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen.ops.common import FLOATS, KV_SCALE, POOL, UNIT
-from codegen.signature.arguments import LATENT, Op, Scalar, Tensor
+from codegen.ops.common import BYTES, FLOATS, KV_SCALE, POOL, UNIT
+from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Scalar, Tensor
 
 ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule")
 SCALES = (
@@ -28,7 +28,7 @@ MAX_SPLITS = Scalar(
 )
 OF_THE_PLAN = "Belongs to the plan, and is of the one made for this call; see ``kernel.plan``."
 
-CACHE = "the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla"
+CACHE = f"the type of ``q`` or e4m3; {BYTES}"
 PER_QUERY = (("batch", "q_len", "num_heads"), ("b", "s", "h"))
 PER_HEAD = (("batch", "num_heads", "q_len"), ("b", "h", "s"))
 PER_TOKEN = (("q_len", "num_heads"), ("s", "h"))
@@ -109,8 +109,8 @@ DECODE = Op(
     layout="block_table",
     plans="seq_lens",
     summary="Attend from new tokens to a dense KV cache (absorbed MLA; DeepSeek-V2, arXiv:2405.04434, 2.1).",
-    doc="With K the 576-wide rows and V their first 512 columns, ``P = softmax(softmax_scale * q_scale * kv_scale * Q"
-    " K^T)`` and ``out = out_scale * kv_scale * P V``.",
+    doc=f"With K the {HEAD_DIM}-wide rows and V their first {LATENT} columns,"
+    " ``P = softmax(softmax_scale * q_scale * kv_scale * Q K^T)`` and ``out = out_scale * kv_scale * P V``.",
 )
 
 SPARSE_DECODE = Op(
@@ -195,7 +195,7 @@ SPARSE_PREFILL = Op(
             "mla",
             bare=True,
             takes=FLOATS,
-            doc="Or [..., 512], where there is no rope part.",
+            doc=f"Or [..., {LATENT}], where there is no rope part.",
         ),
         Tensor(
             "kv",
@@ -205,7 +205,7 @@ SPARSE_PREFILL = Op(
             "mla",
             bare=True,
             takes="the type of ``q``",
-            doc="Or [kv_len, 512].",
+            doc=f"Or [kv_len, {LATENT}].",
         ),
         Tensor(
             "indices",

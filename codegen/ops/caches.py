@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen.ops.common import FLOATS, KV_SCALE, POOL
+from codegen.ops.common import BYTES, FLOATS, KV_SCALE, POOL
 from codegen.signature.arguments import LATENT, ROPE, Op, Option, Scalar, Tensor
 
 MERGE_STATES = Op(
@@ -69,7 +69,7 @@ STORE_KV = Op(
             *POOL,
             "mla",
             role="updated",
-            takes="the type of ``latent`` or e4m3; [..., 656] for fp8_ds_mla",
+            takes=f"the type of ``latent`` or e4m3; {BYTES}",
         ),
         Tensor(
             "slot_mapping",
@@ -97,7 +97,7 @@ GATHER_KV = Op(
     "gather_kv",
     ("kv_dtype", "out_dtype"),
     (
-        Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes="or [..., 656] for fp8_ds_mla"),
+        Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes=f"or {BYTES}"),
         Tensor("indices", "int32", ("num_rows",), ("",), doc="Global slots; a negative one gives a row of zeros."),
         Tensor(
             "out",

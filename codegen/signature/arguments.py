@@ -6,12 +6,17 @@ A problem struct is laid out as header, tensors (a pointer followed by its eleme
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-LATENT = 512
-ROPE = 64
+_FORMATS = tomllib.loads((Path(__file__).parents[1] / "matrix" / "formats.toml").read_text(encoding="utf-8"))
+LATENT: int = _FORMATS["default_widths"]["latent"]
+ROPE: int = _FORMATS["default_widths"]["rope"]
+HEAD_DIM = LATENT + ROPE
+TOKEN_BYTES: dict[str, int] = {row["name"]: row["token_bytes"] for row in _FORMATS["format"]}
 
 CType = Literal["pointer", "int64", "int32", "float"]
 SIZE: dict[CType, int] = {"pointer": 8, "int64": 8, "int32": 4, "float": 4}
@@ -81,7 +86,7 @@ class Tensor:
     @property
     def shape(self) -> tuple[str | int, ...]:
         """Its dimensions with its row, latent and rope in one."""
-        row = LATENT + ROPE if self.packed else self.row
+        row = HEAD_DIM if self.packed else self.row
         return self.dims if row is None else (*self.dims, row)
 
     @property

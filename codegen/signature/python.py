@@ -6,15 +6,16 @@ from typing import Any
 
 from codegen import abi
 from codegen.signature import docstrings, schemas
-from codegen.signature.arguments import Op, Scalar, Tensor
+from codegen.signature.arguments import HEAD_DIM, LATENT, ROPE, TOKEN_BYTES, Op, Scalar, Tensor
 
+_WIDTHS = {"latent": LATENT, "rope": ROPE, "head_dim": HEAD_DIM, "ds_mla_bytes": TOKEN_BYTES["fp8_ds_mla"]}
 _ALLOCATED = {"float32": '"fp32"', "int32": '"int32"'}
 _TAIL = ("workspace: Tensor | None = None", "stream: int | None = None", "check: bool = False")
 
 
 def context() -> dict[str, Any]:
     """Everything that the templates of ``templates/python/`` print."""
-    return {"abi_hash": abi.abi_hash(), "ops": [_op(op) for op in abi.OPS]}
+    return {"abi_hash": abi.abi_hash(), **_WIDTHS, "ops": [_op(op) for op in abi.OPS]}
 
 
 def _op(op: Op) -> dict[str, Any]:
