@@ -33,7 +33,11 @@ class DecodeKernel(PlannedKernel):
         stream: int | None = None,
         check: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Launch; parameters, results and errors are those of ``mla_kernels.decode``."""
+        """Launch; parameters, results and errors are those of ``mla_kernels.decode``.
+
+        A plan of another variant or shape raises ``ValueRangeError`` or ``ShapeError``. With outputs given, and
+        ``plan`` and ``workspace`` where their size is not 0, a launch allocates nothing.
+        """
         if plan is None:
             run, buffer = self._launch, None
             max_splits, batch_invariant = 0, False
@@ -131,7 +135,10 @@ class SparseDecodeKernel(Kernel):
         stream: int | None = None,
         check: bool = False,
     ) -> tuple[Tensor, ...]:
-        """Launch; parameters, results and errors are those of ``mla_kernels.sparse_decode``."""
+        """Launch; parameters, results and errors are those of ``mla_kernels.sparse_decode``.
+
+        With outputs given, and ``workspace`` given where its size is not 0, a launch allocates nothing.
+        """
         require_together("extra_kv_cache", extra_kv_cache, extra_indices, extra_topk_length)
         if topk_length is not None:
             topk_length = widened(topk_length, first(q).shape[1])
@@ -227,7 +234,10 @@ class SparsePrefillKernel(Kernel):
         stream: int | None = None,
         check: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Launch; parameters, results and errors are those of ``mla_kernels.sparse_prefill``."""
+        """Launch; parameters, results and errors are those of ``mla_kernels.sparse_prefill``.
+
+        With outputs given, and ``workspace`` given where its size is not 0, a launch allocates nothing.
+        """
         require_together("extra_kv", extra_kv, extra_indices, extra_topk_length)
         if out is None or max_logits is None or lse is None:
             q_len, num_heads, _ = extents("q", first(q), "q_len", "num_heads", "576")
@@ -308,7 +318,10 @@ class MergeStatesKernel(Kernel):
         stream: int | None = None,
         check: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Launch; parameters, results and errors are those of ``mla_kernels.merge_states``."""
+        """Launch; parameters, results and errors are those of ``mla_kernels.merge_states``.
+
+        With outputs given, and ``workspace`` given where its size is not 0, a launch allocates nothing.
+        """
         if out is None or out_lse is None:
             _, num_tokens, num_heads, head_dim = extents("o", o, "num_states", "num_tokens", "num_heads", "head_dim")
             if out is None:
@@ -365,7 +378,10 @@ class StoreKvKernel(Kernel):
         stream: int | None = None,
         check: bool = False,
     ) -> None:
-        """Launch; parameters, results and errors are those of ``mla_kernels.store_kv``."""
+        """Launch; parameters, results and errors are those of ``mla_kernels.store_kv``.
+
+        With ``workspace`` given where its size is not 0, a launch allocates nothing.
+        """
         if check:
             self.can_run(
                 latent=latent,
@@ -412,7 +428,10 @@ class GatherKvKernel(Kernel):
         stream: int | None = None,
         check: bool = False,
     ) -> Tensor:
-        """Launch; parameters, results and errors are those of ``mla_kernels.gather_kv``."""
+        """Launch; parameters, results and errors are those of ``mla_kernels.gather_kv``.
+
+        With outputs given, and ``workspace`` given where its size is not 0, a launch allocates nothing.
+        """
         if out is None:
             (num_rows,) = extents("indices", indices, "num_rows")
             if out is None:
@@ -463,7 +482,10 @@ class ToGlobalIndicesKernel(Kernel):
         stream: int | None = None,
         check: bool = False,
     ) -> Tensor:
-        """Launch; parameters, results and errors are those of ``mla_kernels.to_global_indices``."""
+        """Launch; parameters, results and errors are those of ``mla_kernels.to_global_indices``.
+
+        With outputs given, and ``workspace`` given where its size is not 0, a launch allocates nothing.
+        """
         page_size = self._number("page_size", page_size)
         if out is None:
             num_tokens, topk = extents("token_indices", token_indices, "num_tokens", "topk")
