@@ -14,7 +14,7 @@ def lines(op: Op) -> list[str]:
     result = ["", *textwrap.wrap(op.doc, _WIDTH)] if op.doc else []
     result += ["", "Parameters", "----------"]
     for tensor in op.inputs:
-        result += _entry(tensor.name, _described(tensor), tensor.doc)
+        result += _entry(tensor.name, _described(tensor) + (", optional" if tensor.optional else ""), tensor.doc)
     if op.plans:
         result += _entry(
             "plan", "Plan, optional", f"From ``kernel.plan({op.plans})``; made for this call unless given."
@@ -25,27 +25,24 @@ def lines(op: Op) -> list[str]:
         result += _entry(scalar.name, scalar.python, scalar.doc)
     for tensor in op.outputs:
         left_out = "``False`` leaves it out." if tensor.made == "unless_false" else ""
-        result += _entry(
-            tensor.name, f"{_described(tensor)}, optional".replace(", optional, optional", ", optional"), left_out
-        )
+        result += _entry(tensor.name, f"{_described(tensor)}, optional", left_out)
         if tensor.made == "on_request":
             result += _entry(f"return_{tensor.name}", "bool", f"Whether to allocate and return ``{tensor.name}``.")
     if op.outputs:
         result += ["", "Returns", "-------"]
     for tensor in op.outputs:
-        shape = _described(tensor).removesuffix(", optional")
         end = {"always": "", "unless_false": ", or None", "on_request": "; only where it is given or asked for"}
-        result += _entry(tensor.name, shape + end[tensor.made], tensor.doc)
+        result += _entry(tensor.name, _described(tensor) + end[tensor.made], tensor.doc)
     return result
 
 
 def _described(tensor: Tensor) -> str:
-    """``int32 [batch, table_width], optional``."""
+    """``int32 [batch, table_width]``."""
     shape = f"[{', '.join(str(part) for part in tensor.shape)}]"
     if tensor.broadcast:
         shape += f" or [{', '.join(dim for dim in tensor.dims if dim != tensor.broadcast)}]"
     fixed = "" if tensor.dtype.endswith("_dtype") else f"{tensor.dtype} "
-    return f"{fixed}{shape}" + (f", {tensor.takes}" if tensor.takes else "") + (", optional" if tensor.optional else "")
+    return f"{fixed}{shape}" + (f", {tensor.takes}" if tensor.takes else "")
 
 
 def _entry(name: str, kind: str, doc: str) -> list[str]:

@@ -10,7 +10,8 @@ from codegen.signature.arguments import HEAD_DIM, LATENT, ROPE, TOKEN_BYTES, Op,
 
 _WIDTHS = {"latent": LATENT, "rope": ROPE, "head_dim": HEAD_DIM, "ds_mla_bytes": TOKEN_BYTES["fp8_ds_mla"]}
 _ALLOCATED = {"float32": '"fp32"', "int32": '"int32"'}
-_TAIL = ("workspace: Tensor | None = None", "stream: int | None = None", "check: bool = False")
+_COMMON = {"workspace": "Tensor | None = None", "stream": "int | None = None", "check": "bool = False"}
+"""What the functions of all ops take."""
 
 
 def context() -> dict[str, Any]:
@@ -43,17 +44,8 @@ def _public(op: Op) -> dict[str, Any]:
     options = [f"{option.name}: str | None = None" for option in op.options]
     scalars = [_scalar(scalar) for scalar in op.scalars]
     return {
-        "public": [*_parameters(op, [*options, *scalars]), *_TAIL],
-        "named": [
-            *[tensor.name for tensor in op.inputs],
-            *(["plan"] if op.plans else []),
-            *[option.name for option in op.options],
-            *[scalar.name for scalar in op.scalars],
-            *_output_names(op),
-            "workspace",
-            "stream",
-            "check",
-        ],
+        "public": _parameters(op, [*options, *scalars]),
+        "named": [*schemas.order(op), *_output_parameters(op), *_COMMON],
         "select": _select(op),
         "passed": [
             *[tensor.name if not tensor.keyword else f"{tensor.name}={tensor.name}" for tensor in op.inputs],
@@ -67,9 +59,9 @@ def _public(op: Op) -> dict[str, Any]:
 def _launch(op: Op) -> dict[str, Any]:
     """The ``launch`` of an op's kernel."""
     scalars = [_scalar(scalar, launch=True) for scalar in op.scalars if not scalar.planned]
-    made = op.outputs
+    missing = [_is_missing(tensor) for tensor in op.outputs]
     return {
-        "launch": [*_parameters(op, scalars), *_TAIL],
+        "launch": _parameters(op, scalars),
         "together": op.together,
         "bare": [tensor.name for tensor in op.inputs if tensor.bare],
         "broadcast": [
@@ -78,24 +70,24 @@ def _launch(op: Op) -> dict[str, Any]:
             if tensor.broadcast
         ],
         "configured": [scalar.name for scalar in op.scalars if scalar.configured],
-        "reads": _reads(op) if made else None,
-        "missing": " or ".join(_is_missing(tensor) for tensor in made),
+        "reads": _reads(op) if op.outputs else None,
+        "missing": " or ".join(f"({text})" if " and " in text else text for text in missing),
         "outputs": [
             {
                 "name": tensor.name,
-                "missing": _is_missing(tensor).strip("()"),
+                "missing": _is_missing(tensor),
                 "shape": ", ".join(str(extent) for extent in tensor.shape),
                 "dtype": _ALLOCATED.get(tensor.dtype, f"self._{tensor.dtype}()"),
             }
-            for tensor in made
+            for tensor in op.outputs
         ],
-        "left_out": [tensor.name for tensor in made if tensor.made == "unless_false"],
+        "left_out": [tensor.name for tensor in op.outputs if tensor.made == "unless_false"],
         "result": _result(op),
     }
 
 
 def _parameters(op: Op, keywords: list[str]) -> list[str]:
-    """The parameters of a function in Python up to those that all ops have; what only a keyword names follows ``*``."""
+    """The parameters of a function in Python; what only a keyword names follows ``*``."""
     positional, defaults = [], False
     for tensor in op.inputs:
         if not tensor.keyword:
@@ -103,27 +95,25 @@ def _parameters(op: Op, keywords: list[str]) -> list[str]:
             positional.append(f"{tensor.name}: {_annotation(tensor)}" + (" | None = None" if defaults else ""))
     optional = [f"{tensor.name}: {_annotation(tensor)} | None = None" for tensor in op.inputs if tensor.keyword]
     plan = ["plan: Plan | None = None"] if op.plans else []
-    return [*positional, "*", *optional, *plan, *keywords, *_output_parameters(op)]
+    rest = [f"{name}: {annotation}" for name, annotation in {**_output_parameters(op), **_COMMON}.items()]
+    return [*positional, "*", *optional, *plan, *keywords, *rest]
 
 
-def _output_parameters(op: Op) -> list[str]:
-    parameters = []
+def _output_parameters(op: Op) -> dict[str, str]:
+    """The outputs that callers may bring, with their annotations and defaults."""
+    parameters = {}
     for tensor in op.outputs:
         boolean = " | bool" if tensor.made == "unless_false" else ""
-        parameters.append(f"{tensor.name}: {_annotation(tensor)}{boolean} | None = None")
+        parameters[tensor.name] = f"{_annotation(tensor)}{boolean} | None = None"
         if tensor.made == "on_request":
-            parameters.append(f"return_{tensor.name}: bool = False")
+            parameters[f"return_{tensor.name}"] = "bool = False"
     return parameters
-
-
-def _output_names(op: Op) -> list[str]:
-    return [parameter.partition(":")[0] for parameter in _output_parameters(op)]
 
 
 def _launch_keywords(op: Op) -> list[str]:
     plan = ["plan"] if op.plans else []
     scalars = [scalar.name for scalar in op.scalars if not scalar.planned]
-    return [*plan, *scalars, *_output_names(op), "workspace", "stream", "check"]
+    return [*plan, *scalars, *_output_parameters(op), *_COMMON]
 
 
 def _scalar(scalar: Scalar, launch: bool = False) -> str:
@@ -173,7 +163,7 @@ def _reads(op: Op) -> str:
 
 def _is_missing(tensor: Tensor) -> str:
     if tensor.made == "on_request":
-        return f"({tensor.name} is None and return_{tensor.name})"
+        return f"{tensor.name} is None and return_{tensor.name}"
     return f"{tensor.name} is None"
 
 

@@ -14,7 +14,7 @@ def lines(op: Op) -> list[str]:
     """The arguments of the op's ``Signature``, as Python prints them."""
     by = (*(option.name for option in op.options), *(scalar.name for scalar in op.scalars if scalar.configured))
     named = {
-        "order": _order(op),
+        "order": order(op),
         "packed": tuple(tensor.name for tensor in op.inputs if tensor.packed),
         "selects": op.selects,
         "selects_by": by,
@@ -40,7 +40,8 @@ def _assigned(name: str, parts: list[str]) -> list[str]:
     return [one] if len(one) < 110 else [f"{name}=(", *[f"    {part}," for part in parts], "),"]
 
 
-def _order(op: Op) -> tuple[str, ...]:
+def order(op: Op) -> tuple[str, ...]:
+    """What callers bring: tensors, the plan, names and numbers."""
     tensors = (tensor.name for tensor in op.inputs)
     plan = ("plan",) if op.plans else ()
     options = (option.name for option in op.options)
