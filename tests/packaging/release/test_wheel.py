@@ -32,7 +32,7 @@ def test_the_payload_exports_the_c_abi_and_nothing_else():
         for line in dynamic(PAYLOAD, "--dyn-syms").splitlines()
         if re.search(r"\b(GLOBAL|WEAK|UNIQUE)\s+DEFAULT\s+\d+", line)
     }
-    header = (Path(__file__).parents[2] / "generated" / "include" / "mla" / "abi.h").read_text()
+    header = (Path(__file__).parents[3] / "generated" / "include" / "mla" / "abi.h").read_text()
     assert exported == set(re.findall(r"MLA_EXPORT [^;]*?(mla_\w+)\(", header))
 
 
@@ -52,5 +52,5 @@ def test_torch_is_an_extra():
 
 
 def test_types_are_those_of_the_matrix():
-    for generated in (Path(__file__).parents[2] / "generated" / "python").iterdir():
+    for generated in (Path(__file__).parents[3] / "generated" / "python").iterdir():
         assert (PACKAGE / generated.name).read_text() == generated.read_text()

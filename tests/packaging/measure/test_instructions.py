@@ -14,7 +14,7 @@ from variant_kernels import VariantKernels
 
 from ci.measure import instructions
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 REGISTRIES = {
     payload: json.loads((ROOT / "generated" / payload / "registry.json").read_text()) for payload in ("sm90", "sm100")
 }
