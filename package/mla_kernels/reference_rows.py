@@ -69,7 +69,7 @@ def write_rows(kv_cache: Packed, slots: Tensor, latent: Tensor, rope: Tensor, sc
         return
     codes, scales = quantised(latent, form)
     row_place, scale_place = _places(kv_cache.view(torch.uint8), slots, form)
-    row = torch.cat([codes, rope.to(_TYPES[form.rope_type]).contiguous().view(torch.uint8)], -1)
+    row = torch.cat([codes, encoded(rope, form.rope_type)], -1)
     if form.scale_place == "row":
         row = torch.cat([row[:, : form.scale_offset], scales, row[:, form.scale_offset :]], -1)
     row_place[0][row_place[1]] = row

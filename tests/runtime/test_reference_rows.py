@@ -1,4 +1,4 @@
-"""The rows of caches in plain torch: what is written is read again, in today's formats and in those of the next models."""
+"""The rows of caches in plain torch: what is written is read again, in all of today's formats and the next ones."""
 
 from __future__ import annotations
 
@@ -42,13 +42,20 @@ def pool(form: CacheFormat, pages: int) -> torch.Tensor:
     )
 
 
+def store(form: CacheFormat, rows: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor) -> float:
+    """Write rows in the type that the format stores without scales, or else in float32; the scale of the cache."""
+    rows = rows.to(TORCH[form.name]) if form.scale_place == "none" else rows
+    scale = torch.tensor([0.02]) if form.scale_place == "tensor" else None
+    reference.store_kv(rows[:, : form.latent], rows[:, form.latent :], cache, slots, scale)
+    return 1.0 if scale is None else float(scale)
+
+
 def test_what_is_written_is_read_again(form) -> None:
     source = generator(1)
-    rows = random(source, 9, form.d_qk)
+    rows, cache = random(source, 9, form.d_qk), pool(form, 4)
     slots = torch.randperm(4 * PAGE, generator=source)[:9]
-    cache, scale = pool(form, 4), torch.tensor([0.02]) if form.scale_place == "tensor" else None
-    reference.store_kv(rows[:, : form.latent], rows[:, form.latent :], cache, slots, scale)
-    got = reference.gather_kv(cache, slots, out_dtype="fp32", kv_scale=0.02 if scale is not None else 1.0)
+    kv_scale = store(form, rows, cache, slots)
+    got = reference.gather_kv(cache, slots, out_dtype="fp32", kv_scale=kv_scale)
     assert reference_rows.format_of(cache) == form
     for part, columns in (("latent", slice(0, form.latent)), ("rope", slice(form.latent, None))):
         largest = rows[:, columns].abs().amax() if rows[:, columns].numel() else torch.tensor(1.0)
@@ -59,9 +66,7 @@ def test_what_is_written_is_read_again(form) -> None:
 def test_a_token_touches_its_own_bytes_only(form) -> None:
     cache = pool(form, 2)
     before = cache.view(torch.uint8).clone()
-    slot = torch.tensor([PAGE + 2])
-    scale = torch.ones(1) if form.scale_place == "tensor" else None
-    reference.store_kv(torch.ones(1, form.latent), torch.ones(1, form.rope), cache, slot, scale)
+    store(form, torch.ones(1, form.d_qk), cache, torch.tensor([PAGE + 2]))
     changed = (cache.view(torch.uint8) != before).flatten(1).nonzero()
     assert set(changed[:, 0].tolist()) == {1}
     row, scales = form.row_bytes, form.scale_bytes if form.scale_place == "page" else 0
@@ -72,10 +77,8 @@ def test_a_token_touches_its_own_bytes_only(form) -> None:
 def test_the_value_is_the_leading_columns(form) -> None:
     source = generator(2)
     rows, cache = random(source, PAGE, form.d_qk), pool(form, 1)
-    scale = torch.tensor([0.02]) if form.scale_place == "tensor" else None
-    reference.store_kv(rows[:, : form.latent], rows[:, form.latent :], cache, torch.arange(PAGE), scale)
+    kv_scale = store(form, rows, cache, torch.arange(PAGE))
     q = torch.zeros(1, 1, 1, form.d_qk)
-    kv_scale = 0.02 if scale is not None else 1.0
     out, _ = reference.decode(q, cache, seq_lens=torch.tensor([PAGE]), softmax_scale=1.0, kv_scale=kv_scale)
     want = reference.gather_kv(cache, torch.arange(PAGE), out_dtype="fp32", kv_scale=kv_scale).mean(0)
     assert out.shape[-1] == form.d_v
