@@ -67,6 +67,12 @@ def inspect(session: nox.Session, *arguments: str) -> None:
     session.run("python", "-m", "ci.measure.instructions", *arguments)
 
 
+def inspect_objects(session: nox.Session, payload: str, *units: str) -> None:
+    """Check the machine code of units that were compiled alone."""
+    registry = f"--registry={ROOT / 'generated' / payload / 'registry.json'}"
+    inspect(session, registry, *(str(DIST / "shards" / f"{payload}-units" / f"{unit}.o") for unit in units))
+
+
 @nox.session
 def generate(session: nox.Session) -> None:
     """Write generated/ from the matrix; `-- add <field=value>...` adds a point to the matrix first."""
@@ -114,9 +120,9 @@ def units(session: nox.Session) -> None:
     """Compile one unit of each op of sm100 that is not plain CUDA, and one of sparse attention; check machine code."""
     names = ("decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual")
     build(session, "sm100", f"--units={','.join(names)}")
-    inspect(session, *(str(DIST / "shards" / "sm100-units" / f"{name}.o") for name in names[:2]))
+    inspect_objects(session, "sm100", *names[:2])
     build(session, "sm90", "--units=sparse_decode_qbf16_gather_rows_m64")
-    inspect(session, str(DIST / "shards" / "sm90-units" / "sparse_decode_qbf16_gather_rows_m64.o"))
+    inspect_objects(session, "sm90", "sparse_decode_qbf16_gather_rows_m64")
     session.install("pytest")
     install_toolkit(session, "cudart", "crt")
     required = {"MLA_KERNELS_HEADERS": "required"}
@@ -201,9 +207,13 @@ def check_wheels(session: nox.Session) -> None:
     install_cuobjdump(session)
     paths = [Path(path) for path in session.posargs] or found
     session.run("python", "-m", "ci.release.check_wheels", *map(str, paths))
-    libraries = [str(path) for path in paths if path.name.startswith("mla_kernels_")]
-    if libraries:
-        inspect(session, *libraries)
+
+
+@nox.session
+def evidence(session: nox.Session) -> None:
+    """Fail where evidence is of a library that the sources do not build; `-- restate sm90` and `-- write` mend that."""
+    session.install(*group("build"))
+    session.run("python", "-m", "ci.release.evidence", *(session.posargs or ["check"]))
 
 
 @nox.session

@@ -1,4 +1,4 @@
-"""The functions of a library as normalised instructions, so that those of two libraries can be compared.
+"""Reads the functions of a library as normalised instructions, so that those of two libraries can be compared.
 
 Instructions of a GPU are compared with their encodings, which hold what the text leaves out: waits and stalls. What
 depends on where the linker puts things is taken out: addresses become offsets within the function, and symbols lose
@@ -8,21 +8,22 @@ their names.
 from __future__ import annotations
 
 import bisect
+import hashlib
+import io
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import cuobjdump
+from cuobjdump import Cubin, DeviceCode
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-SASS = re.compile(r"\s+/\*[0-9a-f]{4,}\*/ +(?P<text>.+?) *; +/\* (?P<code>0x[0-9a-f]{16}) \*/")
-SECOND_HALF = re.compile(r"\s+/\* (0x[0-9a-f]{16}) \*/")
-USAGE = re.compile(r"Function (\S+):\s+(REG:.*)")
 SYMBOL = re.compile(r"`\(.*?\)|c\[0x4\]\[0x[0-9a-f]+\]")
-"""References to symbols: by name, and through the constant bank that holds their addresses."""
+"""Instructions refer to symbols by name, and through the constant bank that holds their addresses."""
 
 HOST = re.compile(r" *(?P<address>[0-9a-f]+):\t(?P<text>.+)")
 JUMP = re.compile(r"(?P<opcode>(?:bnd |notrack )?(?:j|call|loop|xbegin)\S* +)(?P<target>[0-9a-f]+) <(?P<name>[^>]+)>")
@@ -31,9 +32,10 @@ FROM_HERE = re.compile(r"-?0x[0-9a-f]+\(%rip\) +#.*")
 
 @dataclass(frozen=True)
 class Function:
-    """A function: its C++ name, what it takes of a multiprocessor, and its normalised instructions.
+    """A function: its C++ name, its normalised instructions, and what else belongs to it.
 
-    ``instruction_set`` is the widest one of a CPU that it uses, and empty for one without arithmetic of packed floats.
+    ``usage`` is what a kernel takes of a multiprocessor, and the hashes of its constants. ``instruction_set`` is the
+    widest one of a CPU that a function uses, and empty for one without arithmetic of packed floats.
     """
 
     name: str
@@ -43,46 +45,41 @@ class Function:
 
 
 def of_library(path: Path) -> list[Function]:
-    """The kernels of a library that has any, otherwise its functions for the CPU."""
+    """Return the kernels of a library that has any, otherwise its functions for the CPU."""
     with path.open("rb") as file:
         elf = ELFFile(file)
         if elf.get_section_by_name(".nv_fatbin"):
-            return gpu_functions(_run("cuobjdump", "-sass", str(path)), _run("cuobjdump", "-res-usage", str(path)))
+            return gpu_functions(cuobjdump.read(path))
         return cpu_functions(_run("objdump", "-d", "--no-show-raw-insn", str(path)), *_extents(elf))
 
 
-def gpu_functions(sass: str, resources: str) -> list[Function]:
-    """The kernels in what ``cuobjdump -sass`` and ``-res-usage`` print; of each cubin, in no certain order.
-
-    @pre Kernels of one symbol stand in both texts equally often.
-    """
-    usage: dict[str, list[str]] = {}
-    for symbol, numbers in USAGE.findall(resources):
-        usage.setdefault(symbol, []).append(numbers)
-    code: list[tuple[str, list[str]]] = []
-    for line in sass.splitlines():
-        if "Function :" in line:
-            code.append((line.partition(":")[2].strip(), []))
-        elif found := SASS.match(line):
-            code[-1][1].append(_gpu_instruction(found["text"], found["code"]))
-        elif (found := SECOND_HALF.match(line)) and not code[-1][1][-1].endswith("symbol"):
-            code[-1][1][-1] += f" {found[1]}"
-    names = _demangled(symbol for symbol, _ in code)
-    taken = {symbol: iter(numbers) for symbol, numbers in usage.items()}
+def gpu_functions(code: DeviceCode) -> list[Function]:
+    """Return the kernels of a library."""
     return [
-        Function(name, tuple(instructions), next(taken[symbol]))
-        for name, (symbol, instructions) in zip(names, code, strict=True)
+        Function(kernel.name, tuple(map(_gpu_instruction, kernel.instructions)), " ".join([kernel.usage, *constants]))
+        for cubin in code.cubins
+        for kernel in cubin.kernels
+        for constants in [list(_constants(cubin, kernel.symbol))]
     ]
 
 
-def _gpu_instruction(text: str, code: str) -> str:
-    """Text and encoding; where it refers to a symbol, the text alone, for the encoding holds an address."""
-    normalised, symbols = SYMBOL.subn("symbol", text)
-    return f"{normalised} ; symbol" if symbols else f"{text} ; {code}"
+def _gpu_instruction(line: str) -> str:
+    """Return text and encoding; of a reference to a symbol the text alone, because the encoding holds an address."""
+    normalised, symbols = SYMBOL.subn("symbol", line)
+    return normalised.partition(" ; ")[0] + " ; symbol" if symbols else line
+
+
+def _constants(cubin: Cubin, symbol: str) -> Iterator[str]:
+    """Return the hashes of the constants that the compiler put beside a kernel, and of those of its whole cubin."""
+    if cubin.data:
+        elf = ELFFile(io.BytesIO(cubin.data))
+        for name in (f".nv.constant2.{symbol}", ".nv.constant3"):
+            if section := elf.get_section_by_name(name):
+                yield f"{name.split('.')[2]}:{hashlib.sha256(section.data()).hexdigest()[:12]}"
 
 
 def cpu_functions(disassembly: str, extents: list[tuple[int, int]], names: dict[int, str]) -> list[Function]:
-    """The functions that lie at ``extents`` (start and end) in what ``objdump -d --no-show-raw-insn`` prints."""
+    """Return the functions that lie at ``extents``, start and end, in what ``objdump -d --no-show-raw-insn`` prints."""
     starts = [start for start, _ in extents]
     code: list[list[str]] = [[] for _ in extents]
     for line in disassembly.splitlines():
@@ -98,7 +95,7 @@ def cpu_functions(disassembly: str, extents: list[tuple[int, int]], names: dict[
 
 
 def _cpu_instruction(text: str, start: int, end: int) -> str:
-    """Jumps by their distance from the function's start, calls by their name in the PLT, and no other address."""
+    """Give jumps by their distance from the function's start, calls by their name in the PLT, and no other address."""
 
     def target(found: re.Match[str]) -> str:
         to = int(found["target"], 16)
@@ -115,7 +112,7 @@ INSTRUCTION_SETS = {
     "avx2": re.compile(r".*%ymm|vfn?m(add|sub)"),
     "baseline": re.compile(r"(add|sub|mul|div|max|min|sqrt)ps|f(mla|add|mul|div|max|min)\s+v"),
 }
-"""By what a function of the CPU's payload is known to be of an instruction set's row kernels; the first counts."""
+"""Such an instruction shows that a function is one of an instruction set's row kernels; the first match counts."""
 
 
 def _instruction_set(instructions: list[str]) -> str:
@@ -123,7 +120,10 @@ def _instruction_set(instructions: list[str]) -> str:
 
 
 def _extents(elf: ELFFile) -> tuple[list[tuple[int, int]], dict[int, str]]:
-    """Where functions start and end, by the unwind tables, which a stripped library keeps; and names by symbols."""
+    """Return where functions start and end, and their names where symbols tell them.
+
+    The unwind tables say the former, which a stripped library keeps.
+    """
     entries = elf.get_dwarf_info().EH_CFI_entries()
     located = (entry.header for entry in entries if isinstance(entry, FDE))
     extents = sorted((each["initial_location"], each["initial_location"] + each["address_range"]) for each in located)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from cuobjdump import CuobjdumpError
 from packaging.utils import canonicalize_name
 from rich.console import Console
 from rich.table import Column, Table
@@ -41,11 +42,12 @@ CHECKS: dict[str, Check] = {
     "SBOM": provenance.sbom,
     "arch": machine_code.arch,
     "kernels": machine_code.kernels,
+    "instructions": machine_code.instructions,
 }
 
 
 def faults(path: Path) -> tuple[Wheel | None, Faults]:
-    """A wheel and what each check says of it; no wheel where it cannot be opened."""
+    """Return a wheel and what each check says of it; no wheel where it cannot be opened."""
     try:
         wheel = Wheel.read(path)
     except WheelError as error:
@@ -57,17 +59,17 @@ def faults(path: Path) -> tuple[Wheel | None, Faults]:
 
 
 def listed(check: Check, wheel: Wheel, row: Row) -> list[str]:
-    """What a check says of a wheel, including that it cannot be done."""
+    """Return what a check says of a wheel, including that it cannot be done."""
     try:
         return list(check(wheel, row))
-    except tools.ToolError as error:
+    except (tools.ToolError, CuobjdumpError) as error:
         return [str(error)]
     except Exception as error:  # a wheel that a check cannot even read is at fault, and the others are still checked
         return [f"cannot be checked: {type(error).__name__}: {error}"]
 
 
 def disagreements(wheels: Sequence[Wheel]) -> list[str]:
-    """What wheels that belong together do not agree on: their version and the hash of their ABI."""
+    """Say where wheels that belong together disagree on their version or the hash of their ABI."""
     found = []
     versions = {str(wheel.version) for wheel in wheels}
     if len(versions) > 1:

@@ -8,7 +8,8 @@
 
 namespace mla::sm100 {
 
-// Dense decode over selected slots: as pages of one token, or gathered into bf16 rows.
+// Sparse decode is dense decode over the selected slots, as pages of one token or gathered into
+// bf16 rows.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : cuda::Op<mla_sparse_decode_problem> {
   static Status can_run(const Problem& problem);
