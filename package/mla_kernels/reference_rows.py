@@ -79,7 +79,7 @@ def write_rows(kv_cache: Packed, slots: Tensor, latent: Tensor, rope: Tensor, sc
 
 def quantised(latent: Tensor, form: CacheFormat) -> tuple[Tensor, Tensor]:
     """Bytes of the elements and of the scales of tokens [n, latent]: a scale is the largest magnitude of its group."""
-    groups = latent.float().unflatten(-1, (-1, form.scale_group))
+    groups = latent.float().reshape(len(latent), latent.shape[1] // form.scale_group, form.scale_group)
     scales = groups.abs().amax(-1, keepdim=True) / _MAX[form.latent_type]
     scales = torch.where(scales == 0, torch.ones_like(scales), scales)
     if form.scale_type == "e8m0":
