@@ -8,7 +8,8 @@
 
 namespace mla::sm100 {
 
-// The reduction of CUTLASS example 77, alone: 128 heads of 512, up to 256 states in its own layout.
+// The reduction of CUTLASS example 77, alone: 128 heads of kLatent, up to 256 states in its own
+// layout.
 template <DType kIn, DType kOut, Schedule kSchedule>
 struct MergeStates : cuda::Op<mla_merge_states_problem> {
   static Status can_run(const Problem& problem);
