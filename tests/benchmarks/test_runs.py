@@ -7,7 +7,7 @@ import json
 import pytest
 from mla_kernels.diagnostics.bench import timing
 from mla_kernels.diagnostics.bench.problems import Problem
-from mla_kernels.kernels.decode import DecodeKernel
+from mla_kernels.kernels.ops import DecodeKernel
 
 from benchmarks.ops import decode_cuda, run_cuda
 from benchmarks.pages import page

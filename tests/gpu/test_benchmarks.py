@@ -142,7 +142,7 @@ def wrong(module: Any, tensors: Tensors) -> adapters.Launch:
 
 
 def uncaptured(module: Any, tensors: Tensors) -> adapters.Launch:
-    """What fails where it is captured."""
+    """A peer that fails where it is captured."""
     launch = ours(module, tensors)
 
     def eager(i: int) -> torch.Tensor:
