@@ -23,7 +23,7 @@ def group(name: str) -> tuple[str, ...]:
 
 
 def build(session: nox.Session, *arguments: str) -> None:
-    """Build wheels or objects in the stage, as ``ci/build.py`` understands the arguments."""
+    """Build wheels or objects in the stage, as ``ci/build`` understands the arguments."""
     session.install(*group("build"))
     session.run("python", "-m", "ci.build", *arguments)
 
@@ -64,7 +64,13 @@ def inspect(session: nox.Session, *arguments: str) -> None:
     """Check the machine code of wheels and objects for spills and tensor cores."""
     session.install("rich>=13")
     install_cuobjdump(session)
-    session.run("python", "-m", "ci.instructions", *arguments)
+    session.run("python", "-m", "ci.measure.instructions", *arguments)
+
+
+def inspect_objects(session: nox.Session, payload: str, *units: str) -> None:
+    """Check the machine code of units that were compiled alone."""
+    registry = f"--registry={ROOT / 'generated' / payload / 'registry.json'}"
+    inspect(session, registry, *(str(DIST / "shards" / f"{payload}-units" / f"{unit}.o") for unit in units))
 
 
 @nox.session
@@ -90,7 +96,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "tests/payloads", "tests/gpu", "tests/sm90", "tests/sm100")
+        for folder in ("package/csrc", "tests/support", "tests/gpu", "tests/sm90", "tests/sm100")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]
@@ -114,13 +120,22 @@ def units(session: nox.Session) -> None:
     """Compile one unit of each op of sm100 that is not plain CUDA, and one of sparse attention; check machine code."""
     names = ("decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual")
     build(session, "sm100", f"--units={','.join(names)}")
-    inspect(session, *(str(DIST / "shards" / "sm100-units" / f"{name}.o") for name in names[:2]))
+    inspect_objects(session, "sm100", *names[:2])
     build(session, "sm90", "--units=sparse_decode_qbf16_gather_rows_m64")
-    inspect(session, str(DIST / "shards" / "sm90-units" / "sparse_decode_qbf16_gather_rows_m64.o"))
-    session.install("pytest")
+    inspect_objects(session, "sm90", "sparse_decode_qbf16_gather_rows_m64")
+    session.install("pytest", "pyelftools==0.33")
     install_toolkit(session, "cudart", "crt")
     required = {"MLA_KERNELS_HEADERS": "required"}
-    session.run("pytest", "tests/sm90", "tests/sm100", "-p", "no:cacheprovider", env=required)
+    tests = ("tests/sm90", "tests/sm100", "tests/packaging/measure/compiled_units.py")
+    session.run("pytest", *tests, "-p", "no:cacheprovider", env=required)
+
+
+@nox.session
+def same_code(session: nox.Session) -> None:
+    """Compare the machine code of two libraries or wheels, function by function: `-- OLD NEW`."""
+    session.install("pyelftools==0.33")
+    install_cuobjdump(session)
+    session.run("python", "-m", "ci.measure.same_code", *session.posargs)
 
 
 @nox.session
@@ -132,7 +147,7 @@ def full(session: nox.Session) -> None:
         (path,) = DIST.glob(f"mla_kernels_{payload}-*.whl")
         inspect(session, str(path), f"--json={DIST / payload}.instructions.json")
     session.install(*group("wheels"), *group("codegen"), TORCH)
-    session.run("python", "-m", "ci.wheel_costs", *(str(DIST / f"{name}.build.json") for name in names))
+    session.run("python", "-m", "ci.measure.wheel_costs", *(str(DIST / f"{name}.build.json") for name in names))
 
 
 @nox.session
@@ -151,7 +166,7 @@ def emulation(session: nox.Session) -> None:
     build_for_tests(session, "sm100", "emulation", "--define=MLA_CUDA_ARCH=90a")
     (path,) = DIST.glob("emulation/*.whl")
     session.install("wheel")
-    session.run("python", str(ROOT / "ci" / "emulate.py"), str(path), "9.0")
+    session.run("python", "-m", "ci.build.emulate", str(path), "9.0")
 
 
 @nox.session
@@ -192,18 +207,22 @@ def check_wheels(session: nox.Session) -> None:
     session.install(*group("wheels"))
     install_cuobjdump(session)
     paths = [Path(path) for path in session.posargs] or found
-    session.run("python", "-m", "ci.check_wheels", *map(str, paths))
-    libraries = [str(path) for path in paths if path.name.startswith("mla_kernels_")]
-    if libraries:
-        inspect(session, *libraries)
+    session.run("python", "-m", "ci.release.check_wheels", *map(str, paths))
+
+
+@nox.session
+def evidence(session: nox.Session) -> None:
+    """Fail where evidence is of a library that the sources do not build; `-- restate sm90` and `-- write` mend that."""
+    session.install(*group("build"))
+    session.run("python", "-m", "ci.release.evidence", *(session.posargs or ["check"]))
 
 
 @nox.session
 def index(session: nox.Session) -> None:
     """Write a simple index of dist/ into build/index, install from one on loopback and try what it gave."""
     session.install(*group("test"))
-    session.run("python", "-m", "ci.index", str(DIST), str(ROOT / "build" / "index"))
-    session.run("pytest", "tests/packaging/install_from_index.py", *session.posargs)
+    session.run("python", "-m", "ci.release.index", str(DIST), str(ROOT / "build" / "index"))
+    session.run("pytest", "tests/packaging/release/install_from_index.py", *session.posargs)
 
 
 @nox.session
@@ -218,7 +237,7 @@ def test_wheel(session: nox.Session) -> None:
 def workflow(session: nox.Session) -> None:
     """Write the hosted workflow from ci/wheels.toml, and check it against GitHub's schema and for unsafe habits."""
     session.install(*group("wheels"), *group("codegen"))
-    session.run("python", "-m", "ci.workflow")
+    session.run("python", "-m", "ci.release.workflow")
     path = ".github/workflows/wheels.yml"
     session.run("check-jsonschema", "--builtin-schema=vendor.github-workflows", path)
     session.run("zizmor", "--offline", "--no-progress", path)
@@ -228,7 +247,7 @@ def workflow(session: nox.Session) -> None:
 def images(session: nox.Session) -> None:
     """Tell a hosted workflow in which images to build."""
     session.install(*group("wheels"), *group("codegen"))
-    session.run("python", "-m", "ci.workflow", "--images")
+    session.run("python", "-m", "ci.release.workflow", "--images")
 
 
 @nox.session
@@ -260,4 +279,4 @@ def bench(session: nox.Session) -> None:
     """Measure overheads, the code generator and the CPU kernels; the tables go to docs/benchmarks.md."""
     session.install(*group("test"), TORCH)
     session.install("--no-deps", "--force-reinstall", core_wheel(session))
-    session.run("python", str(ROOT / "ci" / "benchmarks.py"), *(session.posargs or ["--page=local"]))
+    session.run("python", "-m", "benchmarks.pages.machine", *(session.posargs or ["--page=local"]))

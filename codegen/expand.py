@@ -34,15 +34,22 @@ def _variants(matrix: Matrix, row: Row) -> Iterator[Variant]:
         point = dict(zip(matrix.fields(op), picks, strict=True))
         if matrix.excluded(point):
             continue
+        arch, baked = str(point["arch"]), {trait: _baked(point[trait]) for trait in abi.OP[op].traits}
         yield Variant(
+            matrix.variant_name(arch, op, baked),
+            matrix.unit_name(arch, op, baked),
             op,
-            str(point["arch"]),
-            tuple((trait, str(point[trait])) for trait in abi.OP[op].traits),
+            arch,
+            tuple(baked.items()),
             tuple((name, _accepted(point[name])) for name in matrix.accepted.get(op, ())),
             priority if isinstance(priority, int) else 0,
             str(row.fields.get("folder", _payload(matrix, point["arch"]))),
             row.where,
         )
+
+
+def _baked(value: object) -> Value:
+    return value if isinstance(value, int) else str(value)
 
 
 def _payload(matrix: Matrix, arch: object) -> str:

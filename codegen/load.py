@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codegen.model import Arch, Exclude, Matrix, Range, Row, Value, Values
+from codegen import formats
+from codegen.model import Arch, Exclude, Matrix, Range, Row, Trait, Value, Values
 
 MATRIX = Path(__file__).parent / "matrix"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -37,7 +38,14 @@ def load(folder: Path = MATRIX) -> Matrix:
             tables[path.name] = tomllib.loads(path.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             problems.append(f"{path.name}: {error}")
+    cache_formats = _formats(tables)
+    enums = {name: tuple(names) for file in tables.values() for name, names in file.get("enum", {}).items()}
+    enums["DType"] = tuple(dict.fromkeys([*enums["DType"], *cache_formats.types]))
+    stated = {name: table for file in tables.values() for name, table in file.get("trait", {}).items()}
+    traits = {name: Trait(name, table.get("enum"), table.get("prefix", "")) for name, table in stated.items()}
     domains = {name: values(table) for file in tables.values() for name, table in file.get("field", {}).items()}
+    domains |= {name: tuple(table.get("values") or enums[table["enum"]]) for name, table in stated.items()}
+    domains["kv_dtype"] = cache_formats.names
     accepted = {name: tuple(table["accepts"]) for file in tables.values() for name, table in file.get("op", {}).items()}
     archs = {row["name"]: _arch(row) for file in tables.values() for row in file.get("arch", ())}
     rows, excludes = [], []
@@ -53,7 +61,25 @@ def load(folder: Path = MATRIX) -> Matrix:
     if problems:
         raise MatrixError(problems)
     version = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"]
-    return Matrix(domains, accepted, archs, tuple(rows), tuple(excludes), version, digest(folder, "*.toml"))
+    return Matrix(
+        enums,
+        traits,
+        domains,
+        accepted,
+        archs,
+        cache_formats,
+        tuple(rows),
+        tuple(excludes),
+        version,
+        digest(folder, "*.toml"),
+    )
+
+
+def _formats(tables: Mapping[str, dict[str, Any]]) -> formats.Formats:
+    try:
+        return formats.parse(tables["formats.toml"])
+    except (KeyError, TypeError) as error:
+        raise MatrixError([f"the formats of caches: {error}"]) from error
 
 
 def digest(folder: Path, pattern: str) -> str:
@@ -79,7 +105,14 @@ def _arch(row: Mapping[str, Any]) -> Arch:
         name: Range(0, limit) if isinstance(limit, int) else _range(limit)
         for name, limit in row.get("limits", {}).items()
     }
-    return Arch(row["name"], row["payload"], row["device"], tuple(row.get("capabilities", ())), limits)
+    return Arch(
+        row["name"],
+        row["payload"],
+        row["device"],
+        tuple(row.get("capabilities", ())),
+        tuple(row.get("tensor_cores", ())),
+        limits,
+    )
 
 
 def _range(table: Mapping[str, Any]) -> Range:

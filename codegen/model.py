@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from codegen import abi
+from codegen.formats import Formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,31 @@ Values: TypeAlias = tuple[Value, ...] | Range
 
 
 @dataclass(frozen=True, slots=True)
+class Trait:
+    """A field that is baked into machine code, and part of a variant's name.
+
+    ``enum`` is the C++ enumeration of its values, or none for integers. A name has ``prefix`` and the value, unless
+    that is ``unnamed``.
+    """
+
+    name: str
+    enum: str | None
+    prefix: str = ""
+    unnamed: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Arch:
-    """What machine code runs on: its payload, device type and the compute capabilities that may run it."""
+    """What machine code runs on: its payload, device type and the compute capabilities that may run it.
+
+    ``tensor_cores`` names the ops whose kernels must multiply on tensor cores.
+    """
 
     name: str
     payload: str
     device: str
     capabilities: tuple[str, ...] = ()
+    tensor_cores: tuple[str, ...] = ()
     limits: Mapping[str, Range] = field(default_factory=dict)
 
 
@@ -76,50 +95,42 @@ class Row:
 class Variant:
     """One kernel: an op on an arch, its baked traits in the order of its name, and what it accepts at run time.
 
-    ``folder`` is where under ``csrc/`` its op is written, and its C++ namespace.
+    ``name`` is the exported id: file, symbol, registry key and test id all derive from it. ``unit`` is the translation
+    unit that instantiates it, with those that differ in the traits of ``APART`` only. ``folder`` is where under
+    ``csrc/`` its op is written, and its C++ namespace.
     """
 
+    name: str
+    unit: str
     op: str
     arch: str
-    baked: tuple[tuple[str, str], ...]
+    baked: tuple[tuple[str, Value], ...]
     accepts: tuple[tuple[str, Values], ...]
     priority: int
     folder: str
     where: str
 
     @property
-    def name(self) -> str:
-        """The exported id: file, symbol, registry key and test id all derive from it."""
-        return variant_name(self.arch, self.op, dict(self.baked))
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
+    def dtypes(self) -> tuple[Value, ...]:
         """The element types in the order of the op's traits."""
         return tuple(value for trait, value in self.baked if trait.endswith("_dtype"))
 
-    @property
-    def unit(self) -> str:
-        """The translation unit that instantiates it, with those that differ in the types of cache and output only."""
-        grouped = {trait: value for trait, value in self.baked if trait in ("q_dtype", "load", "schedule")}
-        return variant_name(self.arch, self.op, grouped).removeprefix(f"{self.arch}_")
 
-
-PREFIX = {"q_dtype": "q", "kv_dtype": "kv", "out_dtype": "o", "in_dtype": "i", "load": "", "schedule": ""}
-
-
-def variant_name(arch: str, op: str, traits: Mapping[str, str]) -> str:
-    """Join arch, op and the traits in the op's order: ``cpu_decode_qbf16_kvbf16_obf16_direct_split``."""
-    order = [trait for trait in abi.OP[op].traits if trait in traits]
-    return "_".join([arch, op, *(PREFIX[trait] + traits[trait] for trait in order)])
+APART = ("in_dtype", "kv_dtype", "out_dtype")
+"""Traits in which the variants of one translation unit may differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole matrix: domains of the fields, fields of the ops, archs, kernel rows and excludes."""
+    """The whole matrix: domains of fields, fields of ops, archs, formats of caches, kernel rows and excludes."""
 
+    enums: Mapping[str, tuple[str, ...]]
+    """The C++ enumerations of traits: their enumerators in the order of their numbers."""
+    traits: Mapping[str, Trait]
     domains: Mapping[str, Values]
     accepted: Mapping[str, tuple[str, ...]]
     archs: Mapping[str, Arch]
+    formats: Formats
     rows: tuple[Row, ...]
     excludes: tuple[Exclude, ...]
     version: str
@@ -129,6 +140,17 @@ class Matrix:
     def fields(self, op: str) -> tuple[str, ...]:
         """The fields a row of ``op`` must give: op, arch, its traits, and what it accepts at run time."""
         return ("op", "arch", *abi.OP[op].traits, *self.accepted.get(op, ()))
+
+    def variant_name(self, arch: str, op: str, baked: Mapping[str, Value]) -> str:
+        """Join arch, op and the traits in the op's order: ``cpu_decode_qbf16_kvbf16_obf16_direct_split``."""
+        named = (self.traits[name] for name in abi.OP[op].traits if name in baked)
+        shown = (f"{trait.prefix}{baked[trait.name]}" for trait in named if baked[trait.name] != trait.unnamed)
+        return "_".join([arch, op, *shown])
+
+    def unit_name(self, arch: str, op: str, baked: Mapping[str, Value]) -> str:
+        """The name of the translation unit of a variant, which its arch's folder holds."""
+        together = {trait: value for trait, value in baked.items() if trait not in APART}
+        return self.variant_name(arch, op, together).removeprefix(f"{arch}_")
 
     def excluded(self, point: Mapping[str, object]) -> Exclude | None:
         """The first exclude that matches, if any."""

@@ -11,9 +11,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from codegen import abi, render_abi
+from codegen import abi, render_abi, render_formats
 from codegen.load import digest
 from codegen.model import Arch, Matrix, Range, Values, Variant
+from codegen.signature import conversions, python
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 LICENCES = Path(__file__).parent.parent / "licenses"
@@ -27,8 +28,16 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
     """Every generated file, as paths relative to ``generated/`` in posix form."""
     files = {
         "include/mla/abi.h": _print("abi.h.j2", render_abi.context()),
+        "include/mla/traits.h": _print("traits.h.j2", {"enums": matrix.enums}),
         "include/mla/bindings.h": _print("bindings.h.j2", render_abi.context()),
+        "include/mla/formats.h": _print("formats.h.j2", render_formats.context(matrix.formats)),
+        "include/mla/conversions.h": _print("conversions.h.j2", conversions.context()),
         "abi_layout.cpp": _print("abi_layout.cpp.j2", render_abi.context()),
+        "python/_launcher.pyi": _print("python/launcher.pyi.j2", python.context()),
+        "python/api/signatures.py": _print("python/signatures.py.j2", python.context()),
+        "python/kernels/ops.py": _print("python/kernels.py.j2", python.context()),
+        "python/api/ops.py": _print("python/ops.py.j2", python.context()),
+        "python/_formats.py": _print("formats.py.j2", render_formats.context(matrix.formats)),
         "python/_types.py": _print("types.py.j2", _types(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", _listing(matrix, variants)),
         "provenance.json": _text({"matrix_sha256": matrix.sha256, "templates_sha256": digest(TEMPLATES, "*.j2")}),
@@ -57,7 +66,7 @@ def _payload(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[
             "unit.j2",
             {
                 "header": _header(members[0], DEFINITIONS[arch.device]),
-                "types": [_type(variant) for variant in members],
+                "types": [_type(matrix, variant) for variant in members],
             },
         )
         for unit, members in units.items()
@@ -66,9 +75,9 @@ def _payload(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[
         "registry.cpp.j2",
         {
             "headers": sorted({_header(variant, ".h") for variant in variants}),
-            "templates": [_type(variant) for variant in variants if variant.baked],
+            "templates": [_type(matrix, variant) for variant in variants if variant.baked],
             "operations": [
-                {"name": variant.name, "type": _type(variant), "op": f"MLA_OP_{variant.op.upper()}"}
+                {"name": variant.name, "type": _type(matrix, variant), "op": f"MLA_OP_{variant.op.upper()}"}
                 for variant in variants
             ],
         },
@@ -101,7 +110,7 @@ def _arch(arch: Arch) -> dict[str, Any]:
 
 
 def registry(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[str, Any]:
-    """The registry that travels beside a payload's library; the schema that ``mla_kernels.registry`` reads."""
+    """The registry that travels beside a payload's library; the schema that ``mla_kernels.payloads.registry`` reads."""
     return {
         "payload": payload,
         "abi_hash": abi.abi_hash(),
@@ -109,6 +118,7 @@ def registry(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[
         "archs": [_arch(arch) for arch in matrix.archs.values()],
         "traits": {op.name: list(op.traits) for op in abi.OPS},
         "accepted": {op: list(names) for op, names in matrix.accepted.items()},
+        "enumerators": {name: list(values) for name, values in matrix.enums.items()},
         "domains": {name: _json(domain) for name, domain in matrix.domains.items()},
         "excludes": [
             {
@@ -123,6 +133,7 @@ def registry(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[
                 "op": variant.op,
                 "arch": variant.arch,
                 "priority": variant.priority,
+                "tensor_cores": variant.op in matrix.archs[variant.arch].tensor_cores,
                 "baked": dict(variant.baked),
                 "accepts": {name: _json(values) for name, values in variant.accepts},
             }
@@ -146,11 +157,13 @@ def _header(variant: Variant, suffix: str) -> str:
     return f"{variant.folder}/{variant.op}/{variant.op}{suffix if variant.baked else '.h'}"
 
 
-def _type(variant: Variant) -> str:
+def _type(matrix: Matrix, variant: Variant) -> str:
     """``mla::cpu::Decode<DType::bf16, ..., Schedule::split>``: the op's class with the baked traits in their order."""
     name = "".join(word.capitalize() for word in variant.op.split("_"))
-    enums = {"load": "Load", "schedule": "Schedule"}
-    arguments = ", ".join(f"mla::{enums.get(trait, 'DType')}::{value}" for trait, value in variant.baked)
+    enums = {trait: matrix.traits[trait].enum for trait, _ in variant.baked}
+    arguments = ", ".join(
+        f"mla::{enums[trait]}::{value}" if enums[trait] else str(value) for trait, value in variant.baked
+    )
     return f"mla::{variant.folder}::{name}" + (f"<{arguments}>" if arguments else "")
 
 
@@ -186,19 +199,24 @@ def match_text(match: Mapping[str, Sequence[object]]) -> str:
 
 
 def _types(matrix: Matrix) -> dict[str, Any]:
-    names = {
-        "Arch": "arch",
-        "OpName": "op",
-        "QDType": "q_dtype",
-        "KvDType": "kv_dtype",
-        "OutDType": "out_dtype",
-        "InDType": "in_dtype",
-        "Load": "load",
-        "Schedule": "schedule",
-        "KvLayout": "kv_layout",
+    """Names for type checkers, and the lists that the package checks a config against."""
+    fields = ("op", "arch", *matrix.traits, *(name for name in matrix.domains if name not in matrix.traits))
+    named = {name: values for name, values in matrix.domains.items() if not isinstance(values, Range)}
+    return {
+        "abi_hash": abi.abi_hash(),
+        "constants": {
+            "STATUSES": abi.STATUS,
+            "FIELDS": dict.fromkeys(fields),
+            "DTYPES": matrix.enums["DType"],
+            "KV_LAYOUTS": matrix.domains["kv_layout"],
+        },
+        "aliases": {_alias(name): values for name, values in named.items()},
     }
-    aliases = [{"name": name, "values": matrix.domains[field]} for name, field in names.items()]
-    return {"abi_hash": abi.abi_hash(), "statuses": abi.STATUS, "aliases": aliases}
+
+
+def _alias(field: str) -> str:
+    """``QDType`` for ``q_dtype``: what the package calls the names that a field may have."""
+    return "OpName" if field == "op" else "".join(map(str.capitalize, field.split("_"))).replace("Dtype", "DType")
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from codegen import abi
+from codegen import abi, formats
 from codegen.expand import choice, expand
 from codegen.load import MatrixError, values
 from codegen.model import Matrix, Range, Row, Values, Variant
@@ -14,6 +14,7 @@ from codegen.model import Matrix, Range, Row, Values, Variant
 def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
     """One line per problem, each naming its row and what to do; an empty list for a sound matrix."""
     return [
+        *formats.problems(matrix.formats),
         *(problem for row in matrix.rows for problem in _row(matrix, row)),
         *_excludes(matrix),
         *_clashes(variants),

@@ -43,12 +43,15 @@ def test_the_package_never_imports_codegen():
         assert "codegen" not in names, path
 
 
-def test_csrc_includes_nothing_generated_but_the_abi_and_its_bindings():
-    generated = {path.name for path in (ROOT / "generated").rglob("*") if path.is_file()}
+def test_csrc_includes_only_named_generated_headers():
+    include = ROOT / "generated" / "include"
+    generated = {path.relative_to(include).as_posix() for path in include.rglob("*.h")}
     for path, names in includes(CSRC).items():
         launcher = path.startswith("package/csrc/launcher/")
-        allowed = {"mla/abi.h", "mla/bindings.h"} if launcher else {"mla/abi.h"}
-        assert {name for name in names if Path(name).name in generated} <= allowed, path
+        allowed = {"mla/abi.h", "mla/formats.h", "mla/bindings.h" if launcher else "mla/conversions.h"}
+        if path in ("package/csrc/common/traits.h", "package/csrc/common/dtype.h"):
+            allowed.add("mla/traits.h")
+        assert names & generated <= allowed, path
 
 
 def test_only_sm100_sees_the_example_of_cutlass():

@@ -1,10 +1,10 @@
-"""Names that the matrix knows, for type checkers. Generated from the matrix."""
+"""Names that the matrix knows, for type checkers, and the fields of a config. Generated from the matrix."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "201b0ef65ae6a8f2"
+ABI_HASH = "e7dc11df86f8fb09"
 STATUSES = (
     "ok",
     "dtype",
@@ -17,12 +17,33 @@ STATUSES = (
     "unsupported",
     "internal",
 )
-
-Arch = Literal[
-    "cpu",
-    "sm90a",
-    "sm100f",
-]
+FIELDS = (
+    "op",
+    "arch",
+    "q_dtype",
+    "kv_dtype",
+    "out_dtype",
+    "in_dtype",
+    "load",
+    "schedule",
+    "kv_layout",
+    "page_size",
+    "num_heads",
+    "q_len",
+    "topk",
+    "head_dim",
+)
+DTYPES = (
+    "fp32",
+    "fp16",
+    "bf16",
+    "e4m3",
+    "fp8_ds_mla",
+)
+KV_LAYOUTS = (
+    "contiguous",
+    "paged",
+)
 
 OpName = Literal[
     "decode",
@@ -32,6 +53,17 @@ OpName = Literal[
     "store_kv",
     "gather_kv",
     "to_global_indices",
+]
+
+Arch = Literal[
+    "cpu",
+    "sm90a",
+    "sm100f",
+]
+
+KvLayout = Literal[
+    "contiguous",
+    "paged",
 ]
 
 QDType = Literal[
@@ -76,9 +108,4 @@ Schedule = Literal[
     "reduction",
     "rows_m64",
     "swap_ab",
-]
-
-KvLayout = Literal[
-    "contiguous",
-    "paged",
 ]

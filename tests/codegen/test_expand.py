@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen.load import load
-from codegen.model import Range, variant_name
+from codegen.model import Range
 from codegen.validate import checked
 from tests.codegen.conftest import ROW
 
@@ -25,10 +25,11 @@ def test_accepts_and_scalars_become_accepted_values(matrix_of):
 
 
 def test_names_are_unique_and_follow_the_order_of_the_traits():
-    variants = checked(load())
+    matrix = load()
+    variants = checked(matrix)
     assert len({variant.name for variant in variants}) == len(variants)
     traits = {"schedule": "persistent", "load": "cpasync", "out_dtype": "bf16", "kv_dtype": "e4m3", "q_dtype": "e4m3"}
-    assert variant_name("sm100f", "decode", traits) == "sm100f_decode_qe4m3_kve4m3_obf16_cpasync_persistent"
+    assert matrix.variant_name("sm100f", "decode", traits) == "sm100f_decode_qe4m3_kve4m3_obf16_cpasync_persistent"
 
 
 @given(

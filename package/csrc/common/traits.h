@@ -1,11 +1,4 @@
+// The traits of kernels, for kernels.
 #pragma once
 
-#include <cstdint>
-
-namespace mla {
-
-// Baked traits that are not element types; the matrix has their names and meaning.
-enum class Load : int32_t { direct, tma, cpasync, gather };
-enum class Schedule : int32_t { split, rows, individual, persistent, reduction, rows_m64, swap_ab };
-
-}  // namespace mla
+#include "mla/traits.h"

@@ -11,7 +11,8 @@
 
 namespace mla::cuda {
 
-// Eight lanes move a row: eight chunks of the latent and one of the rope, of which each has a pack.
+// Eight lanes move a row, which is eight chunks of the latent and one of the rope part; each lane
+// moves a pack of each chunk.
 inline constexpr int kRowLanes = 8;
 inline constexpr int kChunk = kRowLanes * kPack;
 inline constexpr int kLatentChunks = kLatent / kChunk;
@@ -25,8 +26,8 @@ __device__ inline int64_t first_row() {
 }
 __device__ inline int64_t row_step() { return int64_t{gridDim.x} * kBlockRows; }
 
-// A lane's elements in a chunk lie together, or in halves where a pack of them is two vectors: the
-// lanes then write whole sectors.
+// A lane's elements in a chunk lie together, or in halves where a pack of them is two vectors, so
+// that the lanes write whole sectors.
 enum class Packing { whole, halves };
 
 template <DType kType, int kAligned, Packing kPacking = Packing::whole>
@@ -83,7 +84,7 @@ __device__ __forceinline__ void store_row(const RowPacks<kType>& packs, std::byt
   store_pack<kType, kAligned, kPacking>(packs.rope, rope, lane);
 }
 
-// Rows of latent and rope, one after the other. Strides count bytes.
+// Rows whose latent and rope part have strides of their own, in bytes.
 struct TokenRows {
   std::byte* latent_data;
   int64_t latent_stride;
@@ -106,12 +107,11 @@ TokenRows token_rows(void* latent, int64_t latent_stride, void* rope, int64_t ro
           rope_stride * kBytes};
 }
 
-// The rows of a cache [num_pages, page_size] by global slot: page * page_size + offset. The rope of
-// fp8_ds_mla lies inside its row.
+// Finds the rows of a cache [num_pages, page_size] by global slot, page * page_size + offset.
 template <DType kKv>
 class CacheRows {
  public:
-  // Works on every problem with one cache.
+  // It takes every problem that has one cache.
   template <class Problem>
   explicit CacheRows(const Problem& p)
       : latent_{static_cast<std::byte*>(p.kv_latent), p.kv_latent_stride_page * kBytes,
@@ -123,14 +123,16 @@ class CacheRows {
         divisor_(static_cast<uint32_t>(std::clamp<int64_t>(p.page_size, 1, kSmallSlots))) {}
 
   Status check() const {
-    const int64_t rope_slots = kHasRope ? slots_ : 0;
+    const int64_t rope_slots = kHasRopeView ? slots_ : 0;
     MLA_TRY(
         check_present({{"kv_cache", latent_.data, slots_}, {"kv_cache", rope_.data, rope_slots}}));
     return check_aligned({{"kv_cache", latent_.data, kBytes},
-                          {"kv_cache", kHasRope ? rope_.data : nullptr, kBytes}});
+                          {"kv_cache", kHasRopeView ? rope_.data : nullptr, kBytes}});
   }
 
-  bool has_vectors() const { return latent_.has_vectors() && (!kHasRope || rope_.has_vectors()); }
+  bool has_vectors() const {
+    return latent_.has_vectors() && (!kHasRopeView || rope_.has_vectors());
+  }
 
   struct Row {
     std::byte* latent;
@@ -144,17 +146,18 @@ class CacheRows {
         slot < kSmallSlots ? divisor_.quotient(static_cast<uint32_t>(slot)) : slot / page_size_;
     const int64_t offset = slot - page * page_size_;
     std::byte* const latent = latent_.at(page, offset);
-    if constexpr (kHasRope) {
+    if constexpr (kHasRopeView) {
       return {latent, rope_.at(page, offset)};
     } else {
-      return {latent, latent + kDsMlaRopeOffset};
+      return {latent, latent + kRopeOffset};
     }
   }
 
  private:
   static constexpr int64_t kBytes = kElementBytes<kKv>;
   static constexpr int64_t kSmallSlots = int64_t{1} << 31;
-  static constexpr bool kHasRope = kKv != DType::fp8_ds_mla;
+  static constexpr bool kHasRopeView = kCacheFormat<kKv>.has_rope_view();
+  static constexpr int64_t kRopeOffset = kCacheFormat<kKv>.rope_offset;
 
   struct View {
     std::byte* data;
@@ -175,7 +178,7 @@ class CacheRows {
   View rope_;
   int64_t slots_;
   int64_t page_size_;
-  Divisor divisor_;  // page_size, for slots that are below kSmallSlots
+  Divisor divisor_;  // by page_size, for slots that are below kSmallSlots
 };
 
 }  // namespace mla::cuda

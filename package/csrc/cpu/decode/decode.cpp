@@ -31,12 +31,12 @@ Status check_shapes(const Problem& p) {
                          {"page_size", p.page_size},
                          {"table_width", p.table_width},
                          {"max_splits", p.max_splits}}));
-  // Plans count items in 32 bits; a request is in at most 64 splits.
+  // Plans count items in 32 bits, and a request has at most 64 splits.
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max() / 64;
   if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
     return Status::error(MLA_SHAPE, "q",
-                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", 576]"),
-                         text("up to ", kMostRows, " rows of 576"));
+                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", kHeadDim, "]"),
+                         text("up to ", kMostRows, " rows of ", kHeadDim));
   }
   return {};
 }
@@ -90,12 +90,10 @@ Status check_values(const Problem& p, const AttentionTypes& types) {
                          {"q", p.q_rope, rows},
                          {"out", p.out, rows},
                          {"kv_cache", p.kv_latent, tokens},
-                         {"kv_cache", p.kv_rope, types.kv == DType::fp8_ds_mla ? 0 : tokens}}));
+                         {"kv_cache", p.kv_rope, types.kv.has_rope_view() ? tokens : 0}}));
   MLA_TRY(check_lengths(p, capacity(p)));
   return p.block_table == nullptr ? Status() : check_pages(p);
 }
-
-Scales scales(const Problem& p) { return {p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}; }
 
 class Launch {
  public:
@@ -131,7 +129,7 @@ class Launch {
   }
 
  private:
-  // Of one row block: rows [first, first + rows) against tokens [begin, end).
+  // Rows [first, first + rows) of a request attend tokens [begin, end).
   struct Item {
     const PlanEntry& entry;
     int64_t first;
@@ -166,7 +164,7 @@ class Launch {
             last ? visible : std::min<int64_t>(visible, (split + 1) * entry.chunk)};
   }
 
-  // Tokens that a row sees; ascends with the row.
+  // Returns the tokens that a row sees, which ascend with the row.
   int64_t row_limit(const PlanEntry& entry, int64_t row) const {
     const int64_t length = seq_lens(p_)[entry.request];
     return p_.causal != 0 ? length - p_.q_len + 1 + row / p_.num_heads : length;
@@ -205,7 +203,7 @@ class Launch {
       limits[r] = row_limit(item.entry, item.first + r);
     }
     work.q_dtype = types_.q;
-    work.kv_dtype = types_.kv;
+    work.kv_dtype = types_.kv.dtype;
     work.rows = item.rows;
     work.q_latent = query.latent;
     work.q_rope = query.rope;
@@ -252,7 +250,7 @@ Status can_run(const Problem& p, const AttentionTypes& types) {
   MLA_TRY(check_environment());
   MLA_TRY(check_shapes(p));
   MLA_TRY(check_contiguous(p));
-  return check_scales(types, scales(p));
+  return check_scales(types.q, types.kv, scales(p));
 }
 
 Status plan_size(const Problem& p, int64_t* bytes) {

@@ -19,7 +19,7 @@ Status launch(const mla_decode_problem& problem, const AttentionTypes& types, Co
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Decode : Op<mla_decode_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
   static_assert(kLoad == Load::direct && kSchedule == Schedule::split);
 
   static Status can_run(const Problem& problem);
@@ -29,7 +29,7 @@ struct Decode : Op<mla_decode_problem> {
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };
 
-// Not inline, so that a variant nobody instantiates is a link error.
+// These are not inline, so that a variant that nobody instantiates is a link error.
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {

@@ -1,22 +1,22 @@
 #pragma once
 
-#include "common/as_decode.h"
 #include "common/traits.h"
 #include "cpu/op.h"
 #include "cpu/sparse/driver.h"
+#include "mla/conversions.h"
 
 namespace mla::cpu {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
   static_assert(kLoad == Load::direct && kSchedule == Schedule::rows);
 
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 
  private:
-  // Not split: it needs no workspace.
+  // A prefill is not split, so that it needs no workspace.
   static mla_sparse_decode_problem as_whole(const Problem& problem) {
     mla_sparse_decode_problem decode = as_decode(problem);
     decode.max_splits = 1;

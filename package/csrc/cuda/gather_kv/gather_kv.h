@@ -1,11 +1,11 @@
 #pragma once
 
 #include "common/dtype.h"
-#include "cuda/op.h"
+#include "common/op.h"
 
 namespace mla::cuda {
 
-// An index outside the cache gives a row of zeros.
+// Copies rows of a cache, dequantised; an index outside the cache gives a row of zeros.
 template <DType kKv, DType kOut>
 struct GatherKv : Op<mla_gather_kv_problem> {
   static Status can_run(const Problem& problem);

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "common/as_decode.h"
+#include "mla/conversions.h"
 #include "sm90/sparse_decode/sparse_decode.h"
 
 namespace mla::sm90 {
 
 // The kernel of sparse decode computes this op too: to it, every query token is a request.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct SparsePrefill : cuda::Op<mla_sparse_prefill_problem> {
+struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
