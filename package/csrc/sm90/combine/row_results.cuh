@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "sm90/common/exp2.cuh"
+#include "sm90/common/exp2.h"
 
 namespace mla::sm90 {
 

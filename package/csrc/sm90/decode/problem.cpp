@@ -90,7 +90,7 @@ int64_t workspace_bytes(const Shape& shape) {
 
 Status describe(const Problem& p, const Traits& traits, const Shape& shape, const void* plan,
                 void* workspace, Params* params) {
-  MLA_TRY(set_scales(p, traits.kv, params));
+  MLA_TRY(set_scales(p, traits, params));
   params->shape = shape;
   params->plan_buffer = plan;
   params->lengths = static_cast<const int32_t*>(p.seq_lens);

@@ -164,7 +164,7 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
   *params = {};
   MLA_TRY(check_shapes(p, names));
   MLA_TRY(set_shape(p, params));
-  MLA_TRY(set_scales(p, traits.kv, params));
+  MLA_TRY(set_scales(p, traits, params));
   set_query(p, traits.q, &params->query);
   MLA_TRY(set_view(main_source(p, names), traits.kv, &params->main));
   MLA_TRY(set_view(extra_source(p, names), traits.kv, &params->extra));

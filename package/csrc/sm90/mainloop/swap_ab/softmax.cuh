@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "sm90/common/exp2.cuh"
+#include "sm90/common/exp2.h"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
 namespace mla::sm90::swap_ab {

@@ -10,11 +10,13 @@ inline constexpr float kLog2E = 1.44269504088896341f;
 // fp16 holds, and hardly any tile makes the output be rescaled.
 inline constexpr float kRescaleThreshold = 8;
 
+#ifdef __CUDACC__
 // The result is within 2 units in the last place; results below the normal numbers become 0.
 __device__ __forceinline__ float exp2_approx(float exponent) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
   return power;
 }
+#endif
 
 }  // namespace mla::sm90
