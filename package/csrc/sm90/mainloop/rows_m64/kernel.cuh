@@ -12,7 +12,8 @@
 #include "sm90/common/pdl.cuh"
 #include "sm90/mainloop/rows_m64/mma_pv.cuh"
 #include "sm90/mainloop/rows_m64/mma_qk_softmax.cuh"
-#include "sm90/mainloop/rows_m64/producer/warpgroup.cuh"
+#include "sm90/mainloop/rows_m64/producer/of.cuh"
+#include "sm90/scheduler/stored_tile_scheduler.cuh"
 
 namespace mla::sm90::rows_m64 {
 
@@ -22,19 +23,25 @@ inline constexpr uint32_t kLogitsRegisters = 144;
 inline constexpr uint32_t kProducerRegisters = 48;
 static_assert(2 * kPvRegisters + kLogitsRegisters + kProducerRegisters == 512);
 
-// The blocks of a cluster have other rows of the same request and share what they load. The groups
-// of rows of a request come after each other; the heads of a sparse request, one query token, are
-// one.
-template <class Params>
-__device__ __forceinline__ int first_row_of_block(const Params& params, int rank) {
-  const int cluster = blockIdx.x / params.shape.cluster;
-  const int group = Params::kIsSparse ? 0 : cluster % params.shape.groups;
-  return (group * params.shape.cluster + rank) * kTileRows;
+// What the two warpgroups of the output do.
+template <class Format, class Out, int kBlocks, class Params>
+__device__ __forceinline__ void sum_output(const Params& params, SharedStorage<Format>& shared,
+                                           int first_row, int warpgroup) {
+  cutlass::arch::warpgroup_reg_alloc<kPvRegisters>();
+  if (threadIdx.x < kWarp) build_split_list<true>(params, shared.splits);
+  const bool have_met =
+      MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
+  combine_fused<Out, SharedStorage<Format>::kOfTiles>(params, shared.splits, shared.latent,
+                                                      kCombineBarrier, have_met);
 }
-template <class Params>
-__device__ __forceinline__ int part_of_block(const Params& params) {
-  const int cluster = blockIdx.x / params.shape.cluster;
-  return Params::kIsSparse ? cluster : cluster / params.shape.groups;
+
+// What the warpgroup of the logits does.
+template <class Format, int kBlocks, bool kThreadsFill, class Params>
+__device__ __forceinline__ void compute_logits(const Params& params, SharedStorage<Format>& shared,
+                                               int first_row) {
+  cutlass::arch::warpgroup_reg_alloc<kLogitsRegisters>();
+  MmaQkSoftmax<Format, kBlocks, kThreadsFill, Params>(params, shared, first_row).run();
+  grid_sync(params, shared.splits);
 }
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
@@ -44,16 +51,25 @@ __global__ void __launch_bounds__(kThreads, 1)
   static_assert(kSchedule == Schedule::rows_m64 && kCluster <= kMaxCluster<kKv, kLoad>);
   using Format = rows_m64::Format<kQ, kKv>;
   using Out = typename ElementOf<kOut>::Type;
-  using ProducerWarpgroup = typename ProducerWarpgroupOf<Format, kLoad, kCluster, Params>::Type;
-  using Producer = typename ProducerWarpgroup::Producer;
+  using Producers = ProducersOf<Format, kLoad, kCluster, Params>;
+  using Producer = typename Producers::Producer;
   extern __shared__ char memory[];
   auto& shared = *reinterpret_cast<SharedStorage<Format>*>(memory);
+  // The blocks of a cluster have other rows of the same request and share what they load. A request
+  // has groups of so many rows, but a sparse one, a single query token, is one group.
   const int rank = blockIdx.x % params.shape.cluster;
-  const int first_row = first_row_of_block(params, rank);
+  const int cluster = blockIdx.x / params.shape.cluster;
+  const int group = Params::kIsSparse ? 0 : cluster % params.shape.groups;
+  const int first_row = (group * params.shape.cluster + rank) * kTileRows;
 
   if (threadIdx.x == 0) {
-    ProducerWarpgroup::init_staging(shared);
-    shared.template init_barriers<Producer>(ProducerWarpgroup::work_tile_readers(params));
+    int readers = Producers::kWorkTileReaders;
+    if constexpr (Producers::kStages) {
+      shared.staging.init_barriers(kCluster);
+    } else if constexpr (!Format::kDequantizes) {
+      if (!params.query.by_tma) readers += 1;
+    }
+    shared.template init_barriers<Producer>(readers);
     if (Params::kIsSparse && params.query.by_tma) {
       cute::prefetch_tma_descriptor(&params.query.latent_map);
       cute::prefetch_tma_descriptor(&params.query.rope_map);
@@ -70,21 +86,57 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
-    cutlass::arch::warpgroup_reg_alloc<kPvRegisters>();
-    if (threadIdx.x < kWarp) build_split_list<true>(params, shared.splits);
-    const bool have_met =
-        MmaPv<Format, Out, Producer::kBlocks, Params>(params, shared, warpgroup).run(first_row);
-    combine_fused<Out, SharedStorage<Format>::kOfTiles>(params, shared.splits, shared.latent,
-                                                        kCombineBarrier, have_met);
+    sum_output<Format, Out, Producer::kBlocks>(params, shared, first_row, warpgroup);
   } else if (warpgroup == 2) {
-    cutlass::arch::warpgroup_reg_alloc<kLogitsRegisters>();
-    constexpr bool kThreadsFill = kLoad == Load::gather;
-    MmaQkSoftmax<Format, Producer::kBlocks, kThreadsFill, Params>(params, shared, first_row).run();
-    grid_sync(params, shared.splits);
+    compute_logits<Format, Producer::kBlocks, kLoad == Load::gather>(params, shared, first_row);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
     const int warp = warp_uniform(threadIdx.x / kWarp) - kConsumerWarpgroups * kWarps;
-    ProducerWarpgroup::run(params, shared, {first_row, rank, part_of_block(params)}, warp);
+    const int part = Params::kIsSparse ? cluster : cluster / params.shape.groups;
+    if constexpr (Producers::kGathersBytes) {
+      StoredTileScheduler<Params> scheduler(params, part, shared.staging.scheduler);
+      if (warp == 0 && threadIdx.x % kWarp == 0) scheduler.begin();
+      GatherStaging::Warp& own = shared.staging.warps[warp];
+      Producer{params, shared, first_row, rank, warp, own}.run(
+          StoredWorkTileConsumer(shared.work_tiles, scheduler, warp == 0, own.work_tiles));
+    } else if constexpr (Params::kIsSparse) {
+      if (warp == 0) {
+        if (cute::elect_one_sync()) {
+          WorkTileProducer work_tiles(shared.work_tiles, TileScheduler<Params>(params, part));
+          while (work_tiles.produce()) continue;
+        }
+      } else if (warp == 1) {
+        if (!params.query.by_tma) {
+          QueryProducer<Format, Producer, Params>{params, shared, first_row}.run();
+        }
+      } else {
+        Producer{params, shared, first_row}.run(warp - 2);
+      }
+    } else {
+      // All lanes read where the part begins, before one is elected.
+      const TileScheduler<Params> scheduler(params, part);
+      if constexpr (Producers::kStages) {
+        if (warp == 0) {
+          TmaProducer<Format, kCluster, Params>{params, shared, first_row, rank}.run(
+              WorkTileProducerConsumer(shared.work_tiles, scheduler));
+        } else {
+          Producer{params, shared, first_row}.run(warp - 1);
+        }
+      } else if (warp == 0) {
+        if (cute::elect_one_sync()) {
+          WorkTileProducer work_tiles(shared.work_tiles, scheduler);
+          while (work_tiles.produce()) continue;
+        }
+      } else if (warp == 1) {
+        if (!params.query.by_tma) {
+          QueryProducer<Format, Producer, Params>{params, shared, first_row}.run();
+        }
+      } else if constexpr (kLoad == Load::gather) {
+        Producer{params, shared, first_row}.run(warp - 2);
+      } else if (warp == 2) {
+        Producer{params, shared, first_row, rank}.run(WorkTileConsumer(shared.work_tiles));
+      }
+    }
     grid_sync(params, shared.splits);
   }
   // The other block of a cluster may still write into this one's shared memory.
