@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/dtype.h"
+#include "cuda/gather_kv/supports.h"
 #include "cuda/op.h"
 
 namespace mla::cuda {
@@ -8,6 +9,8 @@ namespace mla::cuda {
 // An index outside the cache gives a row of zeros.
 template <DType kKv, DType kOut>
 struct GatherKv : Op<mla_gather_kv_problem> {
+  static_assert(gather_kv::supports(kKv, kOut));
+
   static Status can_run(const Problem& problem);
   static Status prepare(int32_t device);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

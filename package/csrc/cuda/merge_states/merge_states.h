@@ -2,6 +2,7 @@
 
 #include "common/dtype.h"
 #include "common/traits.h"
+#include "cuda/merge_states/supports.h"
 #include "cuda/op.h"
 
 namespace mla::cuda {
@@ -9,7 +10,7 @@ namespace mla::cuda {
 // A count outside [0, num_states] is taken for the nearer end.
 template <DType kIn, DType kOut, Schedule kSchedule>
 struct MergeStates : Op<mla_merge_states_problem> {
-  static_assert(kSchedule == Schedule::rows);
+  static_assert(merge_states::supports(kIn, kOut, kSchedule));
 
   static Status can_run(const Problem& problem);
   static Status prepare(int32_t device);

@@ -5,12 +5,15 @@
 #include "common/dtype.h"
 #include "common/traits.h"
 #include "cuda/op.h"
+#include "sm100/sparse_decode/supports.h"
 
 namespace mla::sm100 {
 
 // Dense decode over selected slots: as pages of one token, or gathered into bf16 rows.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : cuda::Op<mla_sparse_decode_problem> {
+  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
