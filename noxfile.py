@@ -124,6 +124,14 @@ def units(session: nox.Session) -> None:
 
 
 @nox.session
+def same_code(session: nox.Session) -> None:
+    """Compare the machine code of two libraries or wheels, function by function: `-- OLD NEW`."""
+    session.install("pyelftools==0.33")
+    install_cuobjdump(session)
+    session.run("python", "-m", "ci.measure.same_code", *session.posargs)
+
+
+@nox.session
 def full(session: nox.Session) -> None:
     """Build every wheel from nothing, check every variant's machine code, and write what it all cost to docs/."""
     names = ("cpu", *payloads())

@@ -17,6 +17,7 @@ ROPE = 64
 
 CType = Literal["pointer", "int64", "int32", "float"]
 SIZE: dict[CType, int] = {"pointer": 8, "int64": 8, "int32": 4, "float": 4}
+_IN_C: dict[CType, str] = {"pointer": "void*", "int64": "int64_t", "int32": "int32_t", "float": "float"}
 
 STATUS = (
     "ok",
@@ -87,6 +88,11 @@ class Field:
 
     name: str
     ctype: CType
+
+    @property
+    def declaration(self) -> str:
+        """The field in C, without its semicolon."""
+        return f"{_IN_C[self.ctype]} {self.name}"
 
 
 ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule")

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codegen import abi, shapes
+from codegen import abi, formats, shapes
 from codegen.model import Allow, Box, Matrix, MatrixError, Row, Trait, Values, choices
 from codegen.rows import Entry, entries
 
 MATRIX = Path(__file__).parent / "matrix"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-TABLES = ("enum", "trait", "field", "op", "arch", "allow", "kernel")
+TABLES = ("enum", "trait", "field", "op", "default_widths", "format", "arch", "allow", "kernel")
 BESIDE = ("op", "arch", "folder", "priority", "reasons")
 """What an entry says beside the fields of its points."""
 
@@ -50,6 +50,7 @@ def load(folder: Path = MATRIX) -> Matrix:
         domains=domains,
         accepted=accepted,
         archs={arch.name: arch for arch in archs},
+        formats=_formats(files),
         allows=(),
         rows=tuple(_row(entry) for path in paths for _, _, rows in entries(path, "kernel") for entry in rows),
         version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
@@ -94,6 +95,13 @@ def _trait_domain(where: str, trait: Trait, table: Mapping[str, Any], enums: Map
     if trait.enum and not set(choices(listed)) <= set(everything):
         shapes.refuse(f"{where}: values", table["values"], ", ".join(everything))
     return listed
+
+
+def _formats(files: Mapping[str, dict[str, Any]]) -> formats.Formats:
+    try:
+        return formats.parse(files["formats.toml"])
+    except (KeyError, TypeError) as error:
+        raise MatrixError([f"the formats of caches: {error}"]) from error
 
 
 def _row(entry: Entry) -> Row:

@@ -8,6 +8,7 @@ from math import gcd
 from typing import TypeAlias
 
 from codegen import abi
+from codegen.formats import Formats
 
 
 class MatrixError(Exception):
@@ -184,7 +185,7 @@ APART = ("in_dtype", "kv_dtype", "out_dtype")
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole matrix: traits, domains of the fields, fields of the ops, archs, allowed points and kernel rows."""
+    """The whole matrix: traits, domains of fields, fields of ops, archs, formats of caches, allowed points and rows."""
 
     enums: Mapping[str, tuple[str, ...]]
     """The C++ enumerations of traits: their enumerators in the order of their numbers."""
@@ -192,6 +193,7 @@ class Matrix:
     domains: Mapping[str, Values]
     accepted: Mapping[str, tuple[str, ...]]
     archs: Mapping[str, Arch]
+    formats: Formats
     allows: tuple[Allow, ...]
     rows: tuple[Row, ...]
     version: str

@@ -6,7 +6,6 @@ from typing import Any
 
 from codegen import abi
 
-_DECLARATION = {"pointer": "void* {}", "int64": "int64_t {}", "int32": "int32_t {}", "float": "float {}"}
 _KIND = {"float": "float32", "int32": "int32", "int64": "int64"}
 _MAX_OUTER = 3
 
@@ -97,7 +96,7 @@ def context() -> dict[str, Any]:
                 "fields": [
                     {
                         "name": field.name,
-                        "declaration": _DECLARATION[field.ctype].format(field.name),
+                        "declaration": field.declaration,
                         "offset": abi.offsets(op)[field.name],
                     }
                     for field in abi.fields(op)

@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from codegen import render_abi
+from codegen import conversions, render_abi, render_formats
 from codegen.load import digest
 from codegen.model import Arch, Matrix, Variant
 from codegen.render import cpp, pages, python
@@ -32,6 +32,8 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "include/mla/abi.h": _print("abi.h.j2", render_abi.context()),
         "include/mla/traits.h": _print("traits.h.j2", {"enums": matrix.enums}),
         "include/mla/bindings.h": _print("bindings.h.j2", render_abi.context()),
+        "include/mla/formats.h": _print("formats.h.j2", render_formats.context(matrix.formats)),
+        "include/mla/conversions.h": _print("conversions.h.j2", conversions.context()),
         "abi_layout.cpp": _print("abi_layout.cpp.j2", render_abi.context()),
         "python/_types.py": _print("types.py.j2", python.names(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", pages.listing(matrix, payloads)),

@@ -35,8 +35,11 @@ def addition(op: str, config: Mapping[str, Value], nearest: Sequence[Variant], r
             return "", f"{field} {value} is outside the domain of the matrix: {domain}"
     tables = [table for table in registry.allow if table.op == op]
     rows, missing = _covering(tables, registry.fields(op), asked)
-    if missing or not rows:
-        return "", _refusal(op, registry, tables, rows, missing, asked)
+    if not rows:
+        stated = next((table.reasons["op"] for table in tables if "op" in table.reasons), "")
+        return "", stated or f"there is no kernel of {op} for {registry.arch}"
+    if missing:
+        return "", _refusal(rows, missing, asked)
     own = [variant for variant in nearest if variant.arch == registry.arch]
     point = _completed(rows, registry, op, asked, own[0].baked if own else {})
     like = next((each for each in registry.variants if each.op == op and each.baked == point), own[0] if own else None)
@@ -66,17 +69,7 @@ def _covering(
     return rows, ""
 
 
-def _refusal(
-    op: str,
-    registry: Registry,
-    tables: Sequence[Allow],
-    rows: Sequence[tuple[Allow, Row]],
-    missing: str,
-    point: Mapping[str, Value],
-) -> str:
-    if not rows:
-        stated = next((table.reasons["op"] for table in tables if "op" in table.reasons), "")
-        return stated or f"there is no kernel of {op} for {registry.arch}"
+def _refusal(rows: Sequence[tuple[Allow, Row]], missing: str, point: Mapping[str, Value]) -> str:
     reason = next((table.reasons[missing] for table, _ in rows if missing in table.reasons), "")
     got = f"{missing} is {point[missing]}; accepts {_accepted([row[missing] for _, row in rows])}"
     return f"{reason} ({got})" if reason else got

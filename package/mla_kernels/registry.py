@@ -1,4 +1,4 @@
-"""Reads a payload's ``registry.json``: its variants, and the domains and allowed points of the matrix that they came from."""
+"""Reads a payload's ``registry.json``: its variants, and what the matrix that they came from allows beside them."""
 
 from __future__ import annotations
 

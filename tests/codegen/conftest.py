@@ -31,8 +31,9 @@ device = "cpu"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The real domains with one row of kernels."""
-    shutil.copy(MATRIX / "domains.toml", tmp_path)
+    """The real domains and formats of caches with one row of kernels."""
+    for name in ("domains.toml", "formats.toml"):
+        shutil.copy(MATRIX / name, tmp_path)
     (tmp_path / "cpu.toml").write_text(ARCH + ROW)
     return tmp_path
 

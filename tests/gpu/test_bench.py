@@ -14,16 +14,15 @@ from mla_kernels.bench.sparse_problems import SparseDecode, SparsePrefill
 from mla_kernels.bench.tensors import Tensors
 from mla_kernels.cli import main
 
-from tests.gpu.conftest import refuse
+from tests.gpu.support.availability import refuse, require_op
 
 CEILINGS = {"read TB/s": 4.0, "GEMM TFLOP/s": 800.0}
 
 
 @pytest.fixture
 def measure(monkeypatch: pytest.MonkeyPatch, arch: str) -> Any:
-    """Measure cells under imagined ceilings, which take longer than these cells."""
-    if not mla.variants(arch=arch, op="decode"):
-        refuse(f"{arch}: no payload with decode is installed")
+    """Measure cells under imagined ceilings, since real ones take longer to measure than these cells."""
+    require_op(arch, "decode")
     monkeypatch.setattr(cuda, "read_rate", lambda repeats: CEILINGS["read TB/s"] * 1e12)
     monkeypatch.setattr(cuda, "gemm_rate", lambda repeats: CEILINGS["GEMM TFLOP/s"] * 1e12)
 

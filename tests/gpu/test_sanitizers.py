@@ -8,16 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mla_kernels as mla
 import pytest
 
-from tests.gpu.conftest import refuse
-from tests.gpu.sm90 import DENSE, SPARSE_DECODE
-from tests.kernels.rows import row
+from tests.gpu.support.availability import refuse, require_arch, require_op
+from tests.gpu.support.sm90 import ARCH, DENSE, SPARSE_DECODE
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("memcheck", "racecheck", "initcheck")
-"""Not synccheck, for which every phase of a barrier must be waited for: ``logits_done`` is a hint."""
+"""synccheck is left out, because it wants every phase of a barrier to be waited for, and ``logits_done`` is a hint."""
 WATCHED = [
     (each.name, tool)
     for each in (*DENSE, *SPARSE_DECODE)
@@ -26,9 +24,9 @@ WATCHED = [
     if tool != "racecheck" or (each.load == "tma" and each.kv_dtype == each.q_dtype)
 ]
 """racecheck follows neither copies that arrive at a barrier when they are done, with which ``gather`` loads, nor an
-order that one barrier hands on to another, as where threads that widen e4m3 reuse the memory of Q: it reports all of
-them. Of ``stream`` it reports three pairs on either side of a barrier (docs/kernels/sm90_decode.md). Stalling warps
-(test_delays.py) watch those."""
+order that one barrier hands on to another, as where threads that dequantize e4m3 reuse the memory of Q: it reports all
+of them. Of ``swap_ab`` it reports three pairs on either side of a barrier (docs/kernels/sm90_decode.md). Stalling warps
+(sm90/test_stalling_warps.py) watch those."""
 FOUND = 86
 """The exit status of a run in which a tool found something."""
 
@@ -43,16 +41,14 @@ def sanitizer() -> str:
 
 
 @pytest.mark.parametrize(("variant", "tool"), WATCHED)
-def test_decode(variant: str, tool: str, arch: str, sanitizer: str) -> None:
-    if arch != row(variant).arch:
-        pytest.skip(f"not run: {variant}: the arch under test is {arch}")
-    if not mla.variants(arch=arch, op="decode"):
-        refuse(f"{arch}: no payload with decode is installed")
+def test_decode(variant: str, tool: str, sanitizer: str) -> None:
+    require_arch(ARCH)
+    require_op(ARCH, "decode")
     check(sanitizer, tool, variant)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_caches(tool: str, arch: str, sanitizer: str) -> None:
+def test_caches(tool: str, sanitizer: str) -> None:
     check(sanitizer, tool, "caches")
 
 
@@ -60,7 +56,7 @@ def check(sanitizer: str, tool: str, task: str) -> None:
     """Without torch's cache of memory, so that what lies beyond a tensor belongs to nobody."""
     done = subprocess.run(
         [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND), "--print-limit", "20",
-         sys.executable, "-m", "tests.gpu.small_launches", task],
+         sys.executable, "-m", "tests.gpu.support.small_launches", task],
         cwd=ROOT, env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,39 +12,37 @@ import torch
 from mla_kernels.errors import DeviceError
 from torch import Tensor
 
-from tests.gpu import test_gather_kv, test_merge_states, test_store_kv, test_to_global_indices
-from tests.gpu.conftest import Case, refuse
-from tests.gpu.sm90 import each, each_with
+from tests.gpu.support.availability import devices_alike, require_arch, require_op
+from tests.gpu.support.cases import case
+from tests.gpu.support.sm90 import ARCH, each, each_with
+from tests.gpu.support.tensors import set_all_bits
 from tests.kernels.compare import assert_same_bytes
 from tests.kernels.problems import Decode
 from tests.kernels.rows import Row
 
 TURNS = 20
-CASES: dict[str, Callable[[str, str], Case]] = {
-    "store_kv": lambda arch, device: test_store_kv.case(arch, "bf16", "fp8_ds_mla", device),
-    "gather_kv": lambda arch, device: test_gather_kv.case(arch, "e4m3", "fp16", device),
-    "merge_states": lambda arch, device: test_merge_states.case(arch, "fp32", "bf16", device),
-    "to_global_indices": test_to_global_indices.case,
+TYPES: dict[str, tuple[str, ...]] = {
+    "store_kv": ("bf16", "fp8_ds_mla"),
+    "gather_kv": ("e4m3", "fp16"),
+    "merge_states": ("fp32", "bf16"),
+    "to_global_indices": (),
 }
 
 
 @pytest.fixture(autouse=True)
 def devices(arch: str) -> tuple[int, int]:
     """Two devices that the arch under test runs on."""
-    capability = torch.cuda.get_device_capability()
-    alike = [i for i in range(torch.cuda.device_count()) if torch.cuda.get_device_capability(i) == capability]
+    alike = devices_alike()
     if len(alike) < 2:
         pytest.skip(f"not run: {arch}: two GPUs are needed, here is one")
     return alike[0], alike[1]
 
 
 @pytest.fixture
-def decodes(arch: str) -> None:
+def decodes() -> None:
     """Dense decode is under test."""
-    if arch != "sm90a":
-        pytest.skip(f"not run: sm90a: the arch under test is {arch}")
-    if not mla.variants(arch=arch, op="decode"):
-        refuse(f"{arch}: no payload with decode is installed")
+    require_arch(ARCH)
+    require_op(ARCH, "decode")
 
 
 @contextmanager
@@ -64,7 +62,7 @@ def synchronize(devices: tuple[int, int]) -> None:
 @pytest.mark.usefixtures("decodes")
 @pytest.mark.parametrize("max_splits", [0, 3])
 def test_plan_decode_and_merge(variant: Row, num_heads: int, max_splits: int, devices: tuple[int, int]) -> None:
-    """Of one kernel, from its first launch on; splits are merged."""
+    """Launches of one kernel take turns from the first one on; splits are merged."""
     problems = [
         Decode(variant.name, lengths=(3000 + 100 * device, 500, 0, 64), num_heads=num_heads, q_len=2, seed=device)
         for device in devices
@@ -84,8 +82,7 @@ def test_plan_decode_and_merge(variant: Row, num_heads: int, max_splits: int, de
                 out, lse = q.new_empty(*q.shape[:3], 512), q.new_empty(4, num_heads, 2, dtype=torch.float32)
                 size = kernel.workspace_size(**given, max_splits=max_splits)
                 workspace = q.new_empty(size, dtype=torch.uint8)
-                for buffer in (out, lse, workspace):
-                    buffer.view(torch.uint8).fill_(0xFF)
+                set_all_bits(out, lse, workspace)
                 plan = kernel.plan(given["seq_lens"], max_splits=max_splits)
                 kernel(**given, **problems[lane].scalars(), plan=plan, out=out, lse=lse, workspace=workspace)
             got[lane].append((out, lse))
@@ -114,25 +111,25 @@ def test_one_call(variant: Row, devices: tuple[int, int]) -> None:
     problem.compare(out, lse, *want)
 
 
-@pytest.mark.parametrize("op", CASES)
+@pytest.mark.parametrize("op", TYPES)
 def test_other_ops(op: str, arch: str, devices: tuple[int, int]) -> None:
-    cases = [CASES[op](arch, f"cuda:{device}") for device in devices]
+    cases = [case(arch, op, TYPES[op], f"cuda:{device}") for device in devices]
     streams = [torch.cuda.Stream(device) for device in devices]
     for turn in range(TURNS):
         synchronize(devices)
-        for case, stream, other in zip(cases, streams, reversed(devices), strict=True):
+        for mine, stream, other in zip(cases, streams, reversed(devices), strict=True):
             with crossed(stream, other):
-                case.load(case.fresh(turn + devices.index(other)))
-                case.run()
+                mine.load(mine.fresh(turn + devices.index(other)))
+                mine.run()
         synchronize(devices)
-        for case, other in zip(cases, reversed(devices), strict=True):
-            case.check(turn + devices.index(other))
+        for mine, other in zip(cases, reversed(devices), strict=True):
+            mine.check(turn + devices.index(other))
 
 
 @each
 @pytest.mark.usefixtures("decodes")
 def test_tensors_of_two_devices_are_refused(variant: Row, devices: tuple[int, int]) -> None:
-    """Each of them but q, by its name, before anything is launched."""
+    """Each tensor but q is refused by its name, before anything is launched."""
     here, there = (f"cuda:{device}" for device in devices)
     problem = Decode(variant.name, lengths=(3000, 20))
     with torch.cuda.device(devices[0]):

@@ -11,16 +11,9 @@ from torch import Tensor
 
 from . import memory
 from .compare import assert_same_bytes
-from .problems import generator, unchanged
+from .global_indices import formula, problem
+from .problems import unchanged
 from .sparse import INT_MAX, INT_MIN
-
-
-def formula(req_id: Tensor, block_table: Tensor, token_indices: Tensor, *, page_size: int) -> Tensor:
-    """table[req, token // page] * page + token % page; -1 for a negative token or a page beyond the table."""
-    block = token_indices // page_size
-    valid = (token_indices >= 0) & (block < block_table.shape[1])
-    page = block_table[req_id.long()].gather(1, torch.where(valid, block, 0).long())
-    return torch.where(valid, page * page_size + token_indices % page_size, -1).int()
 
 
 def convert(*tensors: Tensor, page_size: int) -> Tensor:
@@ -34,17 +27,6 @@ def convert(*tensors: Tensor, page_size: int) -> Tensor:
     assert_same_bytes("out=", into.view, out)
     into.assert_guards("out=")
     return out
-
-
-def problem(
-    seed: int, *, tokens: int, topk: int, requests: int, width: int, page_size: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    source = generator(seed)
-    req_id = torch.randint(requests, (tokens,), generator=source).int()
-    block_table = torch.randint(1000, (requests, width), generator=source).int()
-    reach = width * page_size + page_size
-    token_indices = torch.randint(-page_size, reach, (tokens, topk), generator=source).int()
-    return req_id, block_table, token_indices
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 16, 48, 61, 64, 128, 576])

@@ -14,7 +14,7 @@
 
 #include "common/status.h"
 #include "cuda/device.h"
-#include "sm90/decode/tensor_map.h"
+#include "sm90/common/tensor_map.h"
 
 namespace {
 
@@ -127,7 +127,7 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
   if (codes) {
     map.type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
     map.swizzle = traits.schedule == Schedule::swap_ab ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                      : CU_TENSOR_MAP_SWIZZLE_NONE;
+                                                       : CU_TENSOR_MAP_SWIZZLE_NONE;
     map.rank = 3;
     set(map.extents, {columns, size, pages});
     set(map.strides, {token, page});

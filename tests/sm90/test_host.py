@@ -13,7 +13,7 @@ def test_tensor_maps(tmp_path: Path) -> None:
         tmp_path,
         "tests/sm90/host.cpp",
         "package/csrc/common/status.cpp",
-        "package/csrc/sm90/decode/tensor_map.cpp",
+        "package/csrc/sm90/common/tensor_map.cpp",
     )
 
 

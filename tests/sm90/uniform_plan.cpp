@@ -1,5 +1,5 @@
 // The plan of sparse attention, walked over part by part; prints what is wrong and exits with 1.
-#include "sm90/sparse/uniform_plan.h"
+#include "sm90/scheduler/uniform_plan.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mla/traits.h"
+#include "mla/formats.h"
 
 // Forced inlining: units compiled for different instruction sets include this header, and an
 // outlined copy from one of them could be linked into all.
@@ -11,16 +11,11 @@
 
 namespace mla {
 
-inline constexpr int kLatent = 512;
-inline constexpr int kRope = 64;
-inline constexpr int kHeadDim = kLatent + kRope;
-
-// A token of fp8_ds_mla: 512 e4m3, one float32 scale for each 128 of them, 64 bf16.
-inline constexpr int kDsMlaGroup = 128;
-inline constexpr int kDsMlaScaleOffset = kLatent;
-inline constexpr int kDsMlaRopeOffset = kDsMlaScaleOffset + kLatent / kDsMlaGroup * 4;
-inline constexpr int kDsMlaRowBytes = kDsMlaRopeOffset + kRope * 2;
-static_assert(kDsMlaRowBytes == 656);
+// Caches of fp8_ds_mla.
+inline constexpr int kDsMlaGroup = kCacheFormat<DType::fp8_ds_mla>.scale_group;
+inline constexpr int kDsMlaScaleOffset = kCacheFormat<DType::fp8_ds_mla>.scale_offset;
+inline constexpr int kDsMlaRopeOffset = kCacheFormat<DType::fp8_ds_mla>.rope_offset;
+inline constexpr int kDsMlaRowBytes = kCacheFormat<DType::fp8_ds_mla>.row_bytes;
 
 // fp8_ds_mla caches are arrays of bytes.
 MLA_ALWAYS_INLINE constexpr size_t element_bytes(DType dtype) {
@@ -81,7 +76,9 @@ MLA_ALWAYS_INLINE constexpr float e4m3_to_fp32(uint8_t code) {
   return bits_float(sign | (magnitude == 0x7f ? 0x7fc00000 : finite));
 }
 
-// Saturates at 448, infinities too; keeps NaN.
+inline constexpr float kMaxE4m3 = 448;  // the largest finite value
+
+// Saturates, infinities too; keeps NaN.
 MLA_ALWAYS_INLINE constexpr uint8_t fp32_to_e4m3(float value) {
   const uint32_t bits = float_bits(value);
   const uint32_t magnitude = bits & 0x7fffffff;
@@ -89,7 +86,7 @@ MLA_ALWAYS_INLINE constexpr uint8_t fp32_to_e4m3(float value) {
   // Adding 2^14 aligns the unit in the last place with the smallest subnormal, 2^-9.
   const uint32_t subnormal = float_bits(bits_float(magnitude) + 16384.0f) - float_bits(16384.0f);
   const uint32_t finite = magnitude < 0x3c800000 ? subnormal : normal;
-  const uint32_t saturated = magnitude >= 0x43e00000 ? 0x7e : finite;  // 448
+  const uint32_t saturated = magnitude >= 0x43e00000 ? 0x7e : finite;  // kMaxE4m3
   const uint32_t code = magnitude > 0x7f800000 ? 0x7f : saturated;
   return static_cast<uint8_t>((bits >> 24 & 0x80) | code);
 }

@@ -5,8 +5,8 @@
 
 namespace mla::cpu {
 
-KvTokens pool_tokens(DType kv, const PoolView& pool) {
-  const int64_t bytes = static_cast<int64_t>(element_bytes(kv));
+KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool) {
+  const int64_t bytes = static_cast<int64_t>(element_bytes(format.dtype));
   KvTokens tokens;
   tokens.latent = static_cast<const std::byte*>(pool.latent);
   tokens.rope = static_cast<const std::byte*>(pool.rope);
@@ -18,28 +18,9 @@ KvTokens pool_tokens(DType kv, const PoolView& pool) {
   return tokens;
 }
 
-Status check_kv_scale(DType kv, float kv_scale) {
-  MLA_TRY(check_finite({{"kv_scale", kv_scale}}));
-  if (kv != DType::e4m3 && kv_scale != 1) {
-    return Status::error(MLA_RANGE, "kv_scale", text(kv_scale), "1 for a cache that is not e4m3");
-  }
-  return {};
-}
-
-Status check_scales(const AttentionTypes& types, const Scales& scales) {
-  MLA_TRY(check_finite({{"softmax_scale", scales.softmax_scale},
-                        {"q_scale", scales.q_scale},
-                        {"out_scale", scales.out_scale}}));
-  MLA_TRY(check_kv_scale(types.kv, scales.kv_scale));
-  if (scales.q_scale != 1) {
-    return Status::error(MLA_RANGE, "q_scale", text(scales.q_scale), "1 for a q that is not e4m3");
-  }
-  return {};
-}
-
 void set_scales(const Scales& scales, AttendItem& item) {
-  item.scale = scales.softmax_scale * scales.q_scale * scales.kv_scale;
-  item.v_scale = scales.kv_scale * scales.out_scale;
+  item.scale = scales.softmax * scales.q * scales.kv;
+  item.v_scale = scales.kv * scales.out;
 }
 
 void Outputs::write(const Isa& isa, int64_t b, int64_t s, int64_t h, const RowResult& row) const {

@@ -6,6 +6,7 @@
 
 #include "common/checks.h"
 #include "common/dtype.h"
+#include "common/scales.h"
 #include "cpu/isa/isa.h"
 #include "cpu/merge.h"
 
@@ -13,7 +14,7 @@ namespace mla::cpu {
 
 struct AttentionTypes {
   DType q;
-  DType kv;
+  CacheFormat kv;
   DType out;
 };
 
@@ -46,20 +47,9 @@ struct PoolView {
   int64_t page_size;
 };
 
-KvTokens pool_tokens(DType kv, const PoolView& pool);
+KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool);
 
-struct Scales {
-  float softmax_scale;
-  float q_scale;
-  float kv_scale;
-  float out_scale;
-};
-
-// Per-tensor scales belong to e4m3, and q is never e4m3 on the CPU.
-Status check_scales(const AttentionTypes& types, const Scales& scales);
-Status check_kv_scale(DType kv, float kv_scale);
-
-// Scales of the logits and of V; the scale of the output folds into that of V.
+// Sets the scales of the logits and of V; the scale of the output folds into that of V.
 void set_scales(const Scales& scales, AttendItem& item);
 
 // A block of query rows: what attend reads of each.

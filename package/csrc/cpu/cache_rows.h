@@ -8,29 +8,43 @@
 
 namespace mla::cpu {
 
+constexpr int max_head_dim() {
+  int widest = 0;
+  for (const CacheFormat& format : kCacheFormats) {
+    widest = format.d_qk > widest ? format.d_qk : widest;
+  }
+  return widest;
+}
+
+// Columns of the widest row, for buffers of one row.
+inline constexpr int kMaxHeadDim = max_head_dim();
+
 // The rows of a cache [num_pages, page_size] by global slot: page * page_size + offset.
 class CacheRows {
  public:
   // Works on every problem with one cache.
   template <class Problem>
-  CacheRows(const Problem& p, DType kv)
+  CacheRows(const Problem& p, const CacheFormat& format)
       : latent_{static_cast<std::byte*>(p.kv_latent), p.kv_latent_stride_page,
                 p.kv_latent_stride_token},
         rope_{static_cast<std::byte*>(p.kv_rope), p.kv_rope_stride_page, p.kv_rope_stride_token},
-        bytes_(static_cast<int64_t>(element_bytes(kv))),
+        bytes_(static_cast<int64_t>(element_bytes(format.dtype))),
         num_pages_(p.num_pages),
         page_size_(p.page_size),
-        has_rope_(kv != DType::fp8_ds_mla) {}
+        rope_offset_(format.rope_offset),
+        has_rope_view_(format.has_rope_view()) {}
 
   int64_t slots() const { return saturating_product({num_pages_, page_size_}); }
 
   std::byte* latent(int64_t slot) const { return at(latent_, slot); }
-  std::byte* rope(int64_t slot) const { return has_rope_ ? at(rope_, slot) : nullptr; }
+  std::byte* rope(int64_t slot) const {
+    return has_rope_view_ ? at(rope_, slot) : at(latent_, slot) + rope_offset_;
+  }
 
   Status check() const {
     MLA_TRY(check_extents({{"num_pages", num_pages_}, {"page_size", page_size_}}));
-    return check_present(
-        {{"kv_cache", latent_.data, slots()}, {"kv_cache", rope_.data, has_rope_ ? slots() : 0}});
+    return check_present({{"kv_cache", latent_.data, slots()},
+                          {"kv_cache", rope_.data, has_rope_view_ ? slots() : 0}});
   }
 
   // Refuses slots beyond the cache; negative ones stand for no row.
@@ -65,7 +79,8 @@ class CacheRows {
   int64_t bytes_;
   int64_t num_pages_;
   int64_t page_size_;
-  bool has_rope_;
+  int rope_offset_;
+  bool has_rope_view_;
 };
 
 // Rows that one item copies or converts, and about how long each takes.

@@ -106,8 +106,7 @@ TokenRows token_rows(void* latent, int64_t latent_stride, void* rope, int64_t ro
           rope_stride * kBytes};
 }
 
-// The rows of a cache [num_pages, page_size] by global slot: page * page_size + offset. The rope of
-// fp8_ds_mla lies inside its row.
+// The rows of a cache [num_pages, page_size] by global slot: page * page_size + offset.
 template <DType kKv>
 class CacheRows {
  public:
@@ -123,14 +122,16 @@ class CacheRows {
         divisor_(static_cast<uint32_t>(std::clamp<int64_t>(p.page_size, 1, kSmallSlots))) {}
 
   Status check() const {
-    const int64_t rope_slots = kHasRope ? slots_ : 0;
+    const int64_t rope_slots = kHasRopeView ? slots_ : 0;
     MLA_TRY(
         check_present({{"kv_cache", latent_.data, slots_}, {"kv_cache", rope_.data, rope_slots}}));
     return check_aligned({{"kv_cache", latent_.data, kBytes},
-                          {"kv_cache", kHasRope ? rope_.data : nullptr, kBytes}});
+                          {"kv_cache", kHasRopeView ? rope_.data : nullptr, kBytes}});
   }
 
-  bool has_vectors() const { return latent_.has_vectors() && (!kHasRope || rope_.has_vectors()); }
+  bool has_vectors() const {
+    return latent_.has_vectors() && (!kHasRopeView || rope_.has_vectors());
+  }
 
   struct Row {
     std::byte* latent;
@@ -144,17 +145,18 @@ class CacheRows {
         slot < kSmallSlots ? divisor_.quotient(static_cast<uint32_t>(slot)) : slot / page_size_;
     const int64_t offset = slot - page * page_size_;
     std::byte* const latent = latent_.at(page, offset);
-    if constexpr (kHasRope) {
+    if constexpr (kHasRopeView) {
       return {latent, rope_.at(page, offset)};
     } else {
-      return {latent, latent + kDsMlaRopeOffset};
+      return {latent, latent + kRopeOffset};
     }
   }
 
  private:
   static constexpr int64_t kBytes = kElementBytes<kKv>;
   static constexpr int64_t kSmallSlots = int64_t{1} << 31;
-  static constexpr bool kHasRope = kKv != DType::fp8_ds_mla;
+  static constexpr bool kHasRopeView = kCacheFormat<kKv>.has_rope_view();
+  static constexpr int64_t kRopeOffset = kCacheFormat<kKv>.rope_offset;
 
   struct View {
     std::byte* data;

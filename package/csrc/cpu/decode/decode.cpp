@@ -35,8 +35,8 @@ Status check_shapes(const Problem& p) {
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max() / 64;
   if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
     return Status::error(MLA_SHAPE, "q",
-                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", 576]"),
-                         text("up to ", kMostRows, " rows of 576"));
+                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", kHeadDim, "]"),
+                         text("up to ", kMostRows, " rows of ", kHeadDim));
   }
   return {};
 }
@@ -90,12 +90,10 @@ Status check_values(const Problem& p, const AttentionTypes& types) {
                          {"q", p.q_rope, rows},
                          {"out", p.out, rows},
                          {"kv_cache", p.kv_latent, tokens},
-                         {"kv_cache", p.kv_rope, types.kv == DType::fp8_ds_mla ? 0 : tokens}}));
+                         {"kv_cache", p.kv_rope, types.kv.has_rope_view() ? tokens : 0}}));
   MLA_TRY(check_lengths(p, capacity(p)));
   return p.block_table == nullptr ? Status() : check_pages(p);
 }
-
-Scales scales(const Problem& p) { return {p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}; }
 
 class Launch {
  public:
@@ -205,7 +203,7 @@ class Launch {
       limits[r] = row_limit(item.entry, item.first + r);
     }
     work.q_dtype = types_.q;
-    work.kv_dtype = types_.kv;
+    work.kv_dtype = types_.kv.dtype;
     work.rows = item.rows;
     work.q_latent = query.latent;
     work.q_rope = query.rope;
@@ -252,7 +250,7 @@ Status can_run(const Problem& p, const AttentionTypes& types) {
   MLA_TRY(check_environment());
   MLA_TRY(check_shapes(p));
   MLA_TRY(check_contiguous(p));
-  return check_scales(types, scales(p));
+  return check_scales(types.q, types.kv, scales(p));
 }
 
 Status plan_size(const Problem& p, int64_t* bytes) {

@@ -20,7 +20,7 @@ Status launch(const mla_decode_problem& problem, const AttentionTypes& types, Co
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Decode : Op<mla_decode_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
   static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);

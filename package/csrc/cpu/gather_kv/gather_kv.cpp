@@ -13,50 +13,51 @@ using Problem = mla_gather_kv_problem;
 
 const int32_t* indices(const Problem& p) { return static_cast<const int32_t*>(p.indices); }
 
-Status check_values(const Problem& p, DType kv) {
+Status check_values(const Problem& p, const CacheFormat& format) {
   MLA_TRY(check_present({{"indices", p.indices, p.num_rows},
                          {"out", p.out_latent, p.num_rows},
                          {"out", p.out_rope, p.num_rows}}));
-  const CacheRows cache(p, kv);
+  const CacheRows cache(p, format);
   MLA_TRY(cache.check());
   return cache.check_slots("indices", indices(p), p.num_rows);
 }
 
-void gather_row(const Problem& p, const CacheRows& cache, DType kv, DType out, int64_t i) {
+void gather_row(const Problem& p, const CacheRows& cache, const CacheFormat& format, DType out,
+                int64_t i) {
   const int64_t bytes = static_cast<int64_t>(element_bytes(out));
   std::byte* latent = static_cast<std::byte*>(p.out_latent) + i * p.out_latent_stride_row * bytes;
   std::byte* rope = static_cast<std::byte*>(p.out_rope) + i * p.out_rope_stride_row * bytes;
   const int64_t slot = indices(p)[i];
   if (slot < 0) {
-    std::memset(latent, 0, kLatent * bytes);
-    std::memset(rope, 0, kRope * bytes);
-  } else if (kv == out) {
-    std::memcpy(latent, cache.latent(slot), kLatent * bytes);
-    std::memcpy(rope, cache.rope(slot), kRope * bytes);
+    std::memset(latent, 0, format.latent * bytes);
+    std::memset(rope, 0, format.rope * bytes);
+  } else if (format.dtype == out) {
+    std::memcpy(latent, cache.latent(slot), format.latent * bytes);
+    std::memcpy(rope, cache.rope(slot), format.rope * bytes);
   } else {
     const Isa& isa = active_isa();
-    float row[kHeadDim];
-    isa.gather_row(kv, cache.latent(slot), cache.rope(slot), p.kv_scale, row);
-    isa.from_fp32(out, row, latent, kLatent);
-    isa.from_fp32(out, row + kLatent, rope, kRope);
+    float row[kMaxHeadDim];
+    isa.gather_row(format.dtype, cache.latent(slot), cache.rope(slot), p.kv_scale, row);
+    isa.from_fp32(out, row, latent, format.latent);
+    isa.from_fp32(out, row + format.latent, rope, format.rope);
   }
 }
 
 }  // namespace
 
-Status can_run(const Problem& p, DType kv) {
+Status can_run(const Problem& p, const CacheFormat& format) {
   MLA_TRY(check_environment());
   MLA_TRY(check_extents({{"num_rows", p.num_rows}}));
-  return check_kv_scale(kv, p.kv_scale);
+  return check_kv_scale(format, p.kv_scale);
 }
 
-Status launch(const Problem& p, DType kv, DType out) {
-  MLA_TRY(can_run(p, kv));
-  MLA_TRY(check_values(p, kv));
-  const CacheRows cache(p, kv);
+Status launch(const Problem& p, const CacheFormat& format, DType out) {
+  MLA_TRY(can_run(p, format));
+  MLA_TRY(check_values(p, format));
+  const CacheRows cache(p, format);
   const auto gather = [&](int64_t item, const Scratch&) {
     const int64_t end = std::min(p.num_rows, (item + 1) * kCopyRows);
-    for (int64_t i = item * kCopyRows; i < end; ++i) gather_row(p, cache, kv, out, i);
+    for (int64_t i = item * kCopyRows; i < end; ++i) gather_row(p, cache, format, out, i);
   };
   return parallel(ceil_div(p.num_rows, kCopyRows), p.num_rows * kCopyNanoseconds, gather);
 }

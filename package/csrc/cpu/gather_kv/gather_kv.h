@@ -8,8 +8,8 @@ namespace mla::cpu {
 
 namespace gather_kv {
 
-Status can_run(const mla_gather_kv_problem& problem, DType kv);
-Status launch(const mla_gather_kv_problem& problem, DType kv, DType out);
+Status can_run(const mla_gather_kv_problem& problem, const CacheFormat& format);
+Status launch(const mla_gather_kv_problem& problem, const CacheFormat& format, DType out);
 
 }  // namespace gather_kv
 
@@ -23,12 +23,12 @@ struct GatherKv : Op<mla_gather_kv_problem> {
 
 template <DType kKv, DType kOut>
 Status GatherKv<kKv, kOut>::can_run(const Problem& problem) {
-  return gather_kv::can_run(problem, kKv);
+  return gather_kv::can_run(problem, kCacheFormat<kKv>);
 }
 
 template <DType kKv, DType kOut>
 Status GatherKv<kKv, kOut>::launch(const Problem& problem, ConstBuffer, Buffer, Stream) {
-  return gather_kv::launch(problem, kKv, kOut);
+  return gather_kv::launch(problem, kCacheFormat<kKv>, kOut);
 }
 
 }  // namespace mla::cpu

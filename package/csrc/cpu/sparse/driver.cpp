@@ -61,13 +61,11 @@ Status check_shapes(const Problem& p, const Names& names) {
   constexpr int64_t kMostRows = int64_t{1} << 40;
   if (saturating_product({p.batch, p.q_len, std::max<int64_t>(1, p.num_heads)}) > kMostRows) {
     return Status::error(MLA_SHAPE, "q",
-                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", 576]"),
-                         "up to 2^40 rows of 576");
+                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", kHeadDim, "]"),
+                         text("up to 2^40 rows of ", kHeadDim));
   }
   return {};
 }
-
-Scales scales(const Problem& p) { return {p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}; }
 
 Selection main_selection(const Problem& p, const AttentionTypes& types) {
   return {"indices",
@@ -107,7 +105,7 @@ Status check_values(const Problem& p, const AttentionTypes& types, const Names& 
   const int64_t rows = tokens * p.num_heads;
   const Selection main = main_selection(p, types);
   const Selection extra = extra_selection(p, types);
-  const bool has_rope = types.kv != DType::fp8_ds_mla;
+  const bool has_rope = types.kv.has_rope_view();
   MLA_TRY(
       check_present({{"q", p.q_latent, rows},
                      {"q", p.q_rope, rows},
@@ -251,7 +249,7 @@ class Launch {
     }
     AttendItem item;
     item.q_dtype = types_.q;
-    item.kv_dtype = types_.kv;
+    item.kv_dtype = types_.kv.dtype;
     item.rows = block.rows;
     item.q_latent = query.latent;
     item.q_rope = query.rope;
@@ -305,7 +303,7 @@ class Launch {
 Status can_run(const Problem& p, const AttentionTypes& types, const Names& names) {
   MLA_TRY(check_environment());
   MLA_TRY(check_shapes(p, names));
-  return check_scales(types, scales(p));
+  return check_scales(types.q, types.kv, scales(p));
 }
 
 Status workspace_size(const Problem& p, const Names& names, int64_t* bytes) {

@@ -9,7 +9,7 @@ namespace mla::cpu {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
   static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);

@@ -1,16 +1,16 @@
 #pragma once
 
-#include "common/as_decode.h"
 #include "common/traits.h"
 #include "cpu/op.h"
 #include "cpu/sparse/driver.h"
 #include "cpu/sparse_prefill/supports.h"
+#include "mla/conversions.h"
 
 namespace mla::cpu {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kKv, kOut};
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
   static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);

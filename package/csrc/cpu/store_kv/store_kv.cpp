@@ -14,20 +14,19 @@ namespace {
 using Problem = mla_store_kv_problem;
 using Limits = std::numeric_limits<float>;
 
-constexpr float kMaxE4m3 = 448;
-
 const int64_t* slot_mapping(const Problem& p) {
   return static_cast<const int64_t*>(p.slot_mapping);
 }
 
-Status check_values(const Problem& p, DType kv) {
+Status check_values(const Problem& p, const CacheFormat& format) {
+  const bool scaled = format.scale_place == ScalePlace::tensor;
   MLA_TRY(check_present({{"latent", p.latent, p.num_tokens},
                          {"rope", p.rope, p.num_tokens},
                          {"slot_mapping", p.slot_mapping, p.num_tokens},
-                         {"scale", p.scale, kv == DType::e4m3 ? 1 : 0}}));
-  const CacheRows cache(p, kv);
+                         {"scale", p.scale, scaled ? 1 : 0}}));
+  const CacheRows cache(p, format);
   MLA_TRY(cache.check());
-  if (kv == DType::e4m3) {
+  if (scaled) {
     const float scale = *static_cast<const float*>(p.scale);
     if (!(scale > 0 && std::isfinite(scale))) {
       return Status::error(MLA_RANGE, "scale", text(scale), "a positive number");
@@ -50,63 +49,61 @@ float greatest_magnitude(const float* values, int n) {
   return greatest;
 }
 
-void store_ds_mla(const Isa& isa, float* values, std::byte* row) {
-  for (int group = 0; group < kLatent / kDsMlaGroup; ++group) {
-    float* const tile = values + group * kDsMlaGroup;
-    // A normal number, so that the quotients keep their precision and an empty tile divides.
+// Divides each group of the latent by a scale of its own, and writes the scales into the row.
+// @pre The format's scales are float32 and lie in the row; its latent is e4m3.
+void scale_groups(const CacheFormat& format, float* latent, std::byte* row) {
+  const int columns = format.scale_group;
+  for (int group = 0; group < format.latent / columns; ++group) {
+    float* const values = latent + group * columns;
+    // A normal number, so that the quotients keep their precision and an empty group divides.
     const float scale =
-        std::clamp(greatest_magnitude(tile, kDsMlaGroup) / kMaxE4m3, Limits::min(), Limits::max());
-    divide(tile, kDsMlaGroup, scale);
-    std::memcpy(row + kDsMlaScaleOffset + group * sizeof scale, &scale, sizeof scale);
+        std::clamp(greatest_magnitude(values, columns) / kMaxE4m3, Limits::min(), Limits::max());
+    divide(values, columns, scale);
+    std::memcpy(row + format.scale_offset + group * sizeof scale, &scale, sizeof scale);
   }
-  isa.from_fp32(DType::e4m3, values, row, kLatent);
-  isa.from_fp32(DType::bf16, values + kLatent, row + kDsMlaRopeOffset, kRope);
 }
 
-void store_row(const Problem& p, DType in, DType kv, int64_t t, std::byte* latent,
+void store_row(const Problem& p, DType in, const CacheFormat& format, int64_t t, std::byte* latent,
                std::byte* rope) {
   const int64_t bytes = static_cast<int64_t>(element_bytes(in));
   const std::byte* from_latent =
       static_cast<const std::byte*>(p.latent) + t * p.latent_stride_t * bytes;
   const std::byte* from_rope = static_cast<const std::byte*>(p.rope) + t * p.rope_stride_t * bytes;
-  if (in == kv) {
-    std::memcpy(latent, from_latent, kLatent * bytes);
-    std::memcpy(rope, from_rope, kRope * bytes);
+  if (in == format.dtype) {
+    std::memcpy(latent, from_latent, format.latent * bytes);
+    std::memcpy(rope, from_rope, format.rope * bytes);
     return;
   }
   const Isa& isa = active_isa();
-  float values[kHeadDim];
-  isa.to_fp32(in, from_latent, values, kLatent);
-  isa.to_fp32(in, from_rope, values + kLatent, kRope);
-  if (kv == DType::fp8_ds_mla) {
-    store_ds_mla(isa, values, latent);
-    return;
+  float values[kMaxHeadDim];
+  isa.to_fp32(in, from_latent, values, format.latent);
+  isa.to_fp32(in, from_rope, values + format.latent, format.rope);
+  if (format.scale_place == ScalePlace::tensor) {
+    divide(values, format.d_qk, *static_cast<const float*>(p.scale));
+  } else if (format.scale_place == ScalePlace::row) {
+    scale_groups(format, values, latent);
   }
-  divide(values, kHeadDim, *static_cast<const float*>(p.scale));
-  isa.from_fp32(kv, values, latent, kLatent);
-  isa.from_fp32(kv, values + kLatent, rope, kRope);
+  isa.from_fp32(format.latent_type, values, latent, format.latent);
+  isa.from_fp32(format.rope_type, values + format.latent, rope, format.rope);
 }
 
 }  // namespace
 
-Status can_run(const Problem& p, DType kv) {
+Status can_run(const Problem& p, const CacheFormat& format) {
   MLA_TRY(check_environment());
   MLA_TRY(check_extents({{"num_tokens", p.num_tokens}}));
-  if (p.scale != nullptr && kv != DType::e4m3) {
-    return Status::error(MLA_UNSUPPORTED, "scale", "a tensor", "none for a cache that is not e4m3");
-  }
-  return {};
+  return check_store_scale(format, p.scale);
 }
 
-Status launch(const Problem& p, DType in, DType kv) {
-  MLA_TRY(can_run(p, kv));
-  MLA_TRY(check_values(p, kv));
-  const CacheRows cache(p, kv);
+Status launch(const Problem& p, DType in, const CacheFormat& format) {
+  MLA_TRY(can_run(p, format));
+  MLA_TRY(check_values(p, format));
+  const CacheRows cache(p, format);
   const auto store = [&](int64_t i, const Scratch&) {
     const int64_t end = std::min(p.num_tokens, (i + 1) * kCopyRows);
     for (int64_t t = i * kCopyRows; t < end; ++t) {
       const int64_t slot = slot_mapping(p)[t];
-      if (slot >= 0) store_row(p, in, kv, t, cache.latent(slot), cache.rope(slot));
+      if (slot >= 0) store_row(p, in, format, t, cache.latent(slot), cache.rope(slot));
     }
   };
   return parallel(ceil_div(p.num_tokens, kCopyRows), p.num_tokens * kCopyNanoseconds, store);

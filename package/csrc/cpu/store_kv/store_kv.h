@@ -8,8 +8,8 @@ namespace mla::cpu {
 
 namespace store_kv {
 
-Status can_run(const mla_store_kv_problem& problem, DType kv);
-Status launch(const mla_store_kv_problem& problem, DType in, DType kv);
+Status can_run(const mla_store_kv_problem& problem, const CacheFormat& format);
+Status launch(const mla_store_kv_problem& problem, DType in, const CacheFormat& format);
 
 }  // namespace store_kv
 
@@ -23,12 +23,12 @@ struct StoreKv : Op<mla_store_kv_problem> {
 
 template <DType kIn, DType kKv>
 Status StoreKv<kIn, kKv>::can_run(const Problem& problem) {
-  return store_kv::can_run(problem, kKv);
+  return store_kv::can_run(problem, kCacheFormat<kKv>);
 }
 
 template <DType kIn, DType kKv>
 Status StoreKv<kIn, kKv>::launch(const Problem& problem, ConstBuffer, Buffer, Stream) {
-  return store_kv::launch(problem, kIn, kKv);
+  return store_kv::launch(problem, kIn, kCacheFormat<kKv>);
 }
 
 }  // namespace mla::cpu

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/scales.h"
 #include "cuda/cache_rows.cuh"
 #include "cuda/gather_kv/gather_kv.h"
 
@@ -28,25 +29,30 @@ __device__ __forceinline__ RawPack<kOut> dequantised(const RawPack<kKv>& pack, f
 template <DType kOut>
 inline constexpr Packing kPackingOf = kOut == DType::fp32 ? Packing::halves : Packing::whole;
 
-template <DType kOut, bool kVectors>
-__device__ __forceinline__ RowPacks<kOut> gathered_ds_mla(const std::byte* row, int lane) {
-  constexpr int kAligned = kAlignment<DType::fp8_ds_mla, kVectors>;
+// @pre Each row of the cache holds e4m3 with float32 scales, and a rope part of 16 bits.
+template <DType kKv, DType kOut, bool kVectors>
+__device__ __forceinline__ RowPacks<kOut> gathered_groups(const std::byte* row, int lane) {
+  constexpr int kAligned = kAlignment<kKv, kVectors>;
   constexpr Packing kPacking = kPackingOf<kOut>;
-  using Scales = Raw<kLatent / kDsMlaGroup * sizeof(float)>;
+  constexpr int kScaleOffset = kCacheFormat<kKv>.scale_offset;
+  constexpr int kGroup = kCacheFormat<kKv>.scale_group;
+  constexpr int kRopeOffset = kCacheFormat<kKv>.rope_offset;
+  constexpr DType kRopeType = kCacheFormat<kKv>.rope_type;
+  using Scales = Raw<kCacheFormat<kKv>.scale_bytes>;
   RawPack<DType::e4m3> latent[kLatentChunks];
 #pragma unroll
   for (int i = 0; i < kLatentChunks; ++i) {
     latent[i] = load_pack<DType::e4m3, kAligned, kPacking>(row + i * kChunk, lane);
   }
-  const auto scales = load<Scales, kAligned>(row + kDsMlaScaleOffset);
-  const auto rope = load_pack<DType::bf16, kAligned, kPacking>(row + kDsMlaRopeOffset, lane);
+  const auto scales = load<Scales, kAligned>(row + kScaleOffset);
+  const auto rope = load_pack<kRopeType, kAligned, kPacking>(row + kRopeOffset, lane);
   RowPacks<kOut> packs;
 #pragma unroll
   for (int i = 0; i < kLatentChunks; ++i) {
-    const float scale = part<float>(scales, i * kChunk / kDsMlaGroup);
+    const float scale = part<float>(scales, i * kChunk / kGroup);
     packs.latent[i] = dequantised<DType::e4m3, kOut>(latent[i], scale);
   }
-  packs.rope = convert<DType::bf16, kOut>(rope);
+  packs.rope = convert<kRopeType, kOut>(rope);
   return packs;
 }
 
@@ -54,8 +60,8 @@ template <DType kKv, DType kOut, bool kVectors>
 __device__ __forceinline__ RowPacks<kOut> gathered(const typename CacheRows<kKv>::Row& row,
                                                    float kv_scale, int lane) {
   constexpr int kAligned = kAlignment<kKv, kVectors>;
-  if constexpr (kKv == DType::fp8_ds_mla) {
-    return gathered_ds_mla<kOut, kVectors>(row.latent, lane);
+  if constexpr (kCacheFormat<kKv>.scale_place == ScalePlace::row) {
+    return gathered_groups<kKv, kOut, kVectors>(row.latent, lane);
   } else if constexpr (kKv == kOut) {
     return load_row<kKv, kAligned>(row.latent, row.rope, lane);
   } else {
@@ -95,10 +101,7 @@ template <DType kKv, DType kOut>
 Status GatherKv<kKv, kOut>::can_run(const Problem& p) {
   MLA_TRY(check_extents(
       {{"num_rows", p.num_rows}, {"num_pages", p.num_pages}, {"page_size", p.page_size}}));
-  MLA_TRY(check_finite({{"kv_scale", p.kv_scale}}));
-  if (kKv != DType::e4m3 && p.kv_scale != 1) {
-    return Status::error(MLA_RANGE, "kv_scale", text(p.kv_scale), "1 for a cache that is not e4m3");
-  }
+  MLA_TRY(check_kv_scale(kCacheFormat<kKv>, p.kv_scale));
   MLA_TRY(check_present({{"indices", p.indices, p.num_rows},
                          {"out", p.out_latent, p.num_rows},
                          {"out", p.out_rope, p.num_rows}}));

@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "common/scales.h"
 #include "cuda/cache_rows.cuh"
 #include "cuda/store_kv/quotient.cuh"
 #include "cuda/store_kv/store_kv.h"
@@ -10,10 +11,8 @@
 namespace mla::cuda {
 namespace store_kv {
 
-inline constexpr float kMaxE4m3 = 448;
-inline constexpr int kGroupChunks = kDsMlaGroup / kChunk;
-inline constexpr int kGroups = kLatent / kDsMlaGroup;
-static_assert(kGroups * kGroupChunks == kLatentChunks && kGroups <= kRowLanes);
+template <DType kKv>
+inline constexpr bool kIsScaled = kCacheFormat<kKv>.scale_place == ScalePlace::tensor;
 
 template <DType kKv>
 struct Arguments {
@@ -45,7 +44,7 @@ __device__ __forceinline__ RowPacks<DType::e4m3> quantised(const RowPacks<kIn>& 
 
 // A normal number, so that the quotients keep their precision and an empty group divides; NaN does
 // not take part. All lanes of the row get the same.
-template <DType kIn>
+template <int kGroupChunks, DType kIn>
 __device__ __forceinline__ float group_scale(const RowPacks<kIn>& row, int group) {
   float greatest = 0;
 #pragma unroll
@@ -63,13 +62,20 @@ __device__ __forceinline__ float group_scale(const RowPacks<kIn>& row, int group
   return fminf(fmaxf(__fdiv_rn(greatest, kMaxE4m3), FLT_MIN), FLT_MAX);
 }
 
-template <DType kIn, bool kVectors>
-__device__ __forceinline__ void store_ds_mla(const RowPacks<kIn>& row, std::byte* to, int lane) {
-  constexpr int kAligned = kAlignment<DType::fp8_ds_mla, kVectors>;
+// @pre The format has float32 scales in each row, and a latent of e4m3.
+template <DType kIn, DType kKv, bool kVectors>
+__device__ __forceinline__ void store_groups(const RowPacks<kIn>& row, std::byte* to, int lane) {
+  constexpr int kAligned = kAlignment<kKv, kVectors>;
+  constexpr int kScaleOffset = kCacheFormat<kKv>.scale_offset;
+  constexpr int kRopeOffset = kCacheFormat<kKv>.rope_offset;
+  constexpr DType kRopeType = kCacheFormat<kKv>.rope_type;
+  constexpr int kGroupChunks = kCacheFormat<kKv>.scale_group / kChunk;
+  constexpr int kGroups = kLatentChunks / kGroupChunks;
+  static_assert(kGroups * kGroupChunks == kLatentChunks && kGroups <= kRowLanes);
   float own_scale = 0;  // lane i writes that of group i
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    const float scale = group_scale<kIn>(row, group);
+    const float scale = group_scale<kGroupChunks>(row, group);
     const ScaleDivisor divisor(scale);
     if (lane == group) own_scale = scale;
 #pragma unroll
@@ -78,9 +84,9 @@ __device__ __forceinline__ void store_ds_mla(const RowPacks<kIn>& row, std::byte
                                         lane);
     }
   }
-  if (lane < kGroups) store<kAligned>(to + kDsMlaScaleOffset + lane * sizeof(float), own_scale);
-  const auto rope = convert<kIn, DType::bf16>(row.rope);
-  store_pack<DType::bf16, kAligned>(rope, to + kDsMlaRopeOffset, lane);
+  if (lane < kGroups) store<kAligned>(to + kScaleOffset + lane * sizeof(float), own_scale);
+  const auto rope = convert<kIn, kRopeType>(row.rope);
+  store_pack<kRopeType, kAligned>(rope, to + kRopeOffset, lane);
 }
 
 template <DType kIn, DType kKv, bool kVectors>
@@ -90,18 +96,18 @@ __global__ void __launch_bounds__(kRowThreads, kVectors ? 8 : 1)
   const int lane = row_lane();
   for (int64_t t = first_row(); t < arguments.num_tokens; t += row_step()) {
     const int64_t slot = arguments.slot_mapping[t];
-    const float scale = kKv == DType::e4m3 ? *arguments.scale : 1;
+    const float scale = kIsScaled<kKv> ? *arguments.scale : 1;
     const auto row =
         load_row<kIn, kAlignment<kIn, kVectors>>(tokens.latent(t), tokens.rope(t), lane);
     if (!arguments.cache.has(slot)) continue;
     const auto to = arguments.cache.at(slot);
     if constexpr (kKv == kIn) {
       store_row<kKv, kAlignment<kKv, kVectors>>(row, to.latent, to.rope, lane);
-    } else if constexpr (kKv == DType::e4m3) {
+    } else if constexpr (kIsScaled<kKv>) {
       store_row<kKv, kAlignment<kKv, kVectors>>(quantised<kIn>(row, scale), to.latent, to.rope,
                                                 lane);
     } else {
-      store_ds_mla<kIn, kVectors>(row, to.latent, lane);
+      store_groups<kIn, kKv, kVectors>(row, to.latent, lane);
     }
   }
 }
@@ -110,16 +116,13 @@ __global__ void __launch_bounds__(kRowThreads, kVectors ? 8 : 1)
 
 template <DType kIn, DType kKv>
 Status StoreKv<kIn, kKv>::can_run(const Problem& p) {
-  constexpr bool kScaled = kKv == DType::e4m3;
   MLA_TRY(check_extents(
       {{"num_tokens", p.num_tokens}, {"num_pages", p.num_pages}, {"page_size", p.page_size}}));
-  if (p.scale != nullptr && !kScaled) {
-    return Status::error(MLA_UNSUPPORTED, "scale", "a tensor", "none for a cache that is not e4m3");
-  }
+  MLA_TRY(check_store_scale(kCacheFormat<kKv>, p.scale));
   MLA_TRY(check_present({{"latent", p.latent, p.num_tokens},
                          {"rope", p.rope, p.num_tokens},
                          {"slot_mapping", p.slot_mapping, p.num_tokens},
-                         {"scale", p.scale, kScaled ? 1 : 0}}));
+                         {"scale", p.scale, store_kv::kIsScaled<kKv> ? 1 : 0}}));
   MLA_TRY(check_aligned({{"latent", p.latent, kElementBytes<kIn>},
                          {"rope", p.rope, kElementBytes<kIn>},
                          {"slot_mapping", p.slot_mapping, sizeof(int64_t)},

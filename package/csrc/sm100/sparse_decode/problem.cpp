@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "common/checks.h"
+#include "mla/conversions.h"
 
 namespace mla::sm100::sparse_decode {
 namespace {
@@ -132,25 +133,8 @@ mla_gather_kv_problem gathering(const Problem& p, const Attention& attention, co
                                 void* workspace) {
   uint16_t* const rows =
       reinterpret_cast<uint16_t*>(static_cast<char*>(workspace) + layout.gathered);
-  mla_gather_kv_problem gather = {};
-  gather.op = MLA_OP_GATHER_KV;
-  gather.device = p.device;
-  gather.kv_latent = p.kv_latent;
-  gather.kv_latent_stride_page = p.kv_latent_stride_page;
-  gather.kv_latent_stride_token = p.kv_latent_stride_token;
-  gather.kv_rope = p.kv_rope;
-  gather.kv_rope_stride_page = p.kv_rope_stride_page;
-  gather.kv_rope_stride_token = p.kv_rope_stride_token;
-  gather.indices = row_arrays(attention, layout, workspace).table;
-  gather.out_latent = rows;
-  gather.out_latent_stride_row = kHeadDim;
-  gather.out_rope = rows + kLatent;
-  gather.out_rope_stride_row = kHeadDim;
-  gather.num_pages = p.num_pages;
-  gather.page_size = p.page_size;
-  gather.num_rows = attention.shape.rows * layout.table_stride;
-  gather.kv_scale = 1;
-  return gather;
+  return as_gather(p, row_arrays(attention, layout, workspace).table, rows, kHeadDim,
+                   rows + kLatent, kHeadDim, attention.shape.rows * layout.table_stride);
 }
 
 }  // namespace mla::sm100::sparse_decode

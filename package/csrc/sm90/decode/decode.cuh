@@ -2,12 +2,12 @@
 
 #include "common/checks.h"
 #include "cuda/launch.h"
+#include "sm90/combine/combine.h"
+#include "sm90/common/tensor_map.h"
 #include "sm90/decode/decode.h"
-#include "sm90/decode/kernels.cuh"
-#include "sm90/decode/partials.h"
-#include "sm90/decode/plan.h"
 #include "sm90/decode/problem.h"
-#include "sm90/decode/tensor_map.h"
+#include "sm90/mainloop/kernels.cuh"
+#include "sm90/scheduler/plan.h"
 
 namespace mla::sm90 {
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>

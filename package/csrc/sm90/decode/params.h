@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cuda/divisor.h"
-#include "sm90/decode/schedule.h"
+#include "sm90/scheduler/shape.h"
 
 namespace mla::sm90 {
 

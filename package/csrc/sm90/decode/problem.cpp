@@ -6,8 +6,8 @@
 
 #include "common/checks.h"
 #include "cuda/launch.h"
-#include "sm90/decode/pieces.h"
-#include "sm90/decode/scales.h"
+#include "sm90/common/alignment.h"
+#include "sm90/common/scales.h"
 
 namespace mla::sm90 {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "sm90/decode/launch.h"
-#include "sm90/sparse/attend.cuh"
+#include "sm90/common/launch.h"
+#include "sm90/mainloop/rows_m64/kernel_sparse.cuh"
 #include "sm90/sparse_decode/sparse_decode.h"
 
 namespace mla::sm90 {

@@ -5,7 +5,7 @@
 #include "common/dtype.h"
 #include "common/traits.h"
 #include "cuda/op.h"
-#include "sm90/sparse/problem.h"
+#include "sm90/sparse_decode/problem.h"
 #include "sm90/sparse_decode/supports.h"
 
 namespace mla::sm90 {

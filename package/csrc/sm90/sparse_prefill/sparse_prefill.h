@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/as_decode.h"
+#include "mla/conversions.h"
 #include "sm90/sparse_decode/sparse_decode.h"
 #include "sm90/sparse_prefill/supports.h"
 

@@ -1,0 +1,142 @@
+"""The functions of a library as normalised instructions, so that those of two libraries can be compared.
+
+Instructions of a GPU are compared with their encodings, which hold what the text leaves out: waits and stalls. What
+depends on where the linker puts things is taken out: addresses become offsets within the function, and symbols lose
+their names.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.dwarf.callframe import FDE
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+SASS = re.compile(r"\s+/\*[0-9a-f]{4,}\*/ +(?P<text>.+?) *; +/\* (?P<code>0x[0-9a-f]{16}) \*/")
+SECOND_HALF = re.compile(r"\s+/\* (0x[0-9a-f]{16}) \*/")
+USAGE = re.compile(r"Function (\S+):\s+(REG:.*)")
+SYMBOL = re.compile(r"`\(.*?\)|c\[0x4\]\[0x[0-9a-f]+\]")
+"""References to symbols: by name, and through the constant bank that holds their addresses."""
+
+HOST = re.compile(r" *(?P<address>[0-9a-f]+):\t(?P<text>.+)")
+JUMP = re.compile(r"(?P<opcode>(?:bnd |notrack )?(?:j|call|loop|xbegin)\S* +)(?P<target>[0-9a-f]+) <(?P<name>[^>]+)>")
+FROM_HERE = re.compile(r"-?0x[0-9a-f]+\(%rip\) +#.*")
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function: its C++ name, what it takes of a multiprocessor, and its normalised instructions.
+
+    ``instruction_set`` is the widest one of a CPU that it uses, and empty for one without arithmetic of packed floats.
+    """
+
+    name: str
+    instructions: tuple[str, ...]
+    usage: str = ""
+    instruction_set: str = ""
+
+
+def of_library(path: Path) -> list[Function]:
+    """The kernels of a library that has any, otherwise its functions for the CPU."""
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        if elf.get_section_by_name(".nv_fatbin"):
+            return gpu_functions(_run("cuobjdump", "-sass", str(path)), _run("cuobjdump", "-res-usage", str(path)))
+        return cpu_functions(_run("objdump", "-d", "--no-show-raw-insn", str(path)), *_extents(elf))
+
+
+def gpu_functions(sass: str, resources: str) -> list[Function]:
+    """The kernels in what ``cuobjdump -sass`` and ``-res-usage`` print; of each cubin, in no certain order.
+
+    @pre Kernels of one symbol stand in both texts equally often.
+    """
+    usage: dict[str, list[str]] = {}
+    for symbol, numbers in USAGE.findall(resources):
+        usage.setdefault(symbol, []).append(numbers)
+    code: list[tuple[str, list[str]]] = []
+    for line in sass.splitlines():
+        if "Function :" in line:
+            code.append((line.partition(":")[2].strip(), []))
+        elif found := SASS.match(line):
+            code[-1][1].append(_gpu_instruction(found["text"], found["code"]))
+        elif (found := SECOND_HALF.match(line)) and not code[-1][1][-1].endswith("symbol"):
+            code[-1][1][-1] += f" {found[1]}"
+    names = _demangled(symbol for symbol, _ in code)
+    taken = {symbol: iter(numbers) for symbol, numbers in usage.items()}
+    return [
+        Function(name, tuple(instructions), next(taken[symbol]))
+        for name, (symbol, instructions) in zip(names, code, strict=True)
+    ]
+
+
+def _gpu_instruction(text: str, code: str) -> str:
+    """Text and encoding; where it refers to a symbol, the text alone, for the encoding holds an address."""
+    normalised, symbols = SYMBOL.subn("symbol", text)
+    return f"{normalised} ; symbol" if symbols else f"{text} ; {code}"
+
+
+def cpu_functions(disassembly: str, extents: list[tuple[int, int]], names: dict[int, str]) -> list[Function]:
+    """The functions that lie at ``extents`` (start and end) in what ``objdump -d --no-show-raw-insn`` prints."""
+    starts = [start for start, _ in extents]
+    code: list[list[str]] = [[] for _ in extents]
+    for line in disassembly.splitlines():
+        if found := HOST.match(line):
+            address = int(found["address"], 16)
+            index = bisect.bisect(starts, address) - 1
+            if index >= 0 and address < extents[index][1]:
+                code[index].append(_cpu_instruction(found["text"], *extents[index]))
+    return [
+        Function(names.get(start, f"at {start:#x}"), tuple(each), instruction_set=_instruction_set(each))
+        for start, each in zip(starts, code, strict=True)
+    ]
+
+
+def _cpu_instruction(text: str, start: int, end: int) -> str:
+    """Jumps by their distance from the function's start, calls by their name in the PLT, and no other address."""
+
+    def target(found: re.Match[str]) -> str:
+        to = int(found["target"], 16)
+        other = found["name"] if found["name"].endswith("@plt") else "another function"
+        return f"{found['opcode'].strip()} {f'+{to - start:#x}' if start <= to < end else other}"
+
+    return FROM_HERE.sub("constant", JUMP.sub(target, text)).split("#")[0].strip()
+
+
+INSTRUCTION_SETS = {
+    "amx_bf16": re.compile(r"tdpbf16ps|tileload"),
+    "avx512_bf16": re.compile(r"vdpbf16ps|vcvtne2?ps2?bf16"),
+    "avx512": re.compile(r".*%zmm|.*%k[1-7]"),
+    "avx2": re.compile(r".*%ymm|vfn?m(add|sub)"),
+    "baseline": re.compile(r"(add|sub|mul|div|max|min|sqrt)ps|f(mla|add|mul|div|max|min)\s+v"),
+}
+"""By what a function of the CPU's payload is known to be of an instruction set's row kernels; the first counts."""
+
+
+def _instruction_set(instructions: list[str]) -> str:
+    return next((name for name, of in INSTRUCTION_SETS.items() if any(map(of.match, instructions))), "")
+
+
+def _extents(elf: ELFFile) -> tuple[list[tuple[int, int]], dict[int, str]]:
+    """Where functions start and end, by the unwind tables, which a stripped library keeps; and names by symbols."""
+    entries = elf.get_dwarf_info().EH_CFI_entries()
+    located = (entry.header for entry in entries if isinstance(entry, FDE))
+    extents = sorted((each["initial_location"], each["initial_location"] + each["address_range"]) for each in located)
+    tables = (section for section in elf.iter_sections() if isinstance(section, SymbolTableSection))
+    named = {symbol["st_value"]: symbol.name for table in tables for symbol in table.iter_symbols()}
+    starts = {start for start, _ in extents}
+    found = {start: name for start, name in named.items() if start in starts}
+    return extents, dict(zip(found, _demangled(found.values()), strict=True))
+
+
+def _demangled(symbols: Iterable[str]) -> Iterator[str]:
+    return iter(_run("c++filt", stdin="\n".join(symbols)).splitlines())
+
+
+def _run(*command: str, stdin: str | None = None) -> str:
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout

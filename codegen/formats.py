@@ -1,0 +1,187 @@
+"""Cache formats: how a token's latent, scales and rope part lie in a KV cache. Only this module computes an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "e4m3": 8, "e8m0": 8, "e2m1": 4}
+"""Of an element, by its type."""
+
+PLACES = ("tensor", "row", "page")
+"""Where scales are: one for the whole cache, in each row, or after the rows of each page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Columns of one element type."""
+
+    columns: int
+    type: str
+
+    @property
+    def bytes(self) -> int:
+        """Of a token, rounded up."""
+        return -(-self.columns * BITS[self.type] // 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """What the elements of the latent are multiplied by: a number for each ``group`` of columns, or for the cache."""
+
+    type: str
+    place: str
+    group: int = 0
+    padded: int = 0
+    """The bytes of a token's scales, where padding follows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One row of ``formats.toml``; offsets and sizes are in bytes.
+
+    ``name`` is the trait ``kv_dtype``. Together with the widths ``d_qk`` and ``d_v`` it identifies a format.
+    """
+
+    name: str
+    latent: Part
+    rope: Part
+    scales: Scales | None
+    d_v: int
+    token_bytes: int
+    page_multiple: int
+    where: str
+
+    @property
+    def d_qk(self) -> int:
+        """Columns of a query and of a key."""
+        return self.latent.columns + self.rope.columns
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What no other format shares."""
+        return self.name, self.d_qk, self.d_v
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the cache is an array of bytes, because a row is not of one element type."""
+        return self.scale_bytes > 0 or self.latent.type != self.rope.type
+
+    @property
+    def scale_bytes(self) -> int:
+        """What the scales of a token take in the cache, their padding included."""
+        if self.scales is None or self.scales.place == "tensor":
+            return 0
+        count = -(-self.latent.columns // self.scales.group)
+        return self.scales.padded or Part(count, self.scales.type).bytes
+
+    @property
+    def scale_offset(self) -> int:
+        """From the start of a row to its scales; 0 where they do not lie in the row."""
+        return self.latent.bytes if self._scales_in_row else 0
+
+    @property
+    def rope_offset(self) -> int:
+        """From the start of a row to its rope part."""
+        return self.latent.bytes + self._scales_in_row * self.scale_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """A row, without scales that lie elsewhere."""
+        return self.rope_offset + self.rope.bytes
+
+    @property
+    def _scales_in_row(self) -> bool:
+        return self.scales is not None and self.scales.place == "row"
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """All rows, and the widths that names of variants leave out."""
+
+    latent: int
+    rope: int
+    rows: tuple[Format, ...]
+
+    @property
+    def defaults(self) -> dict[str, int]:
+        """The values of the traits of width that a name leaves out."""
+        return {"d_qk": self.latent + self.rope, "d_v": self.latent}
+
+
+def parse(table: Mapping[str, Any]) -> Formats:
+    """``formats.toml`` as the model.
+
+    Raises
+    ------
+    KeyError, TypeError
+        A table lacks a field or has one that formats do not know; the message names the row.
+    """
+    default = table["default_widths"]
+    rows = tuple(_format(number, dict(row)) for number, row in enumerate(table["format"], 1))
+    return Formats(default["latent"], default["rope"], rows)
+
+
+def _format(number: int, row: dict[str, Any]) -> Format:
+    where = f"formats.toml: format row {number} ({row.get('name', 'no name')})"
+    try:
+        latent = Part(**row.pop("latent"))
+        rope = Part(**row.pop("rope", {"columns": 0, "type": latent.type}))
+        scales = row.pop("scales", None)
+        if scales is not None:
+            scales = Scales(**{"padded" if key == "bytes" else key: value for key, value in scales.items()})
+        optional = {"d_v": latent.columns, "page_multiple": 1}
+        return Format(latent=latent, rope=rope, scales=scales, where=where, **(optional | row))
+    except (KeyError, TypeError) as error:
+        raise TypeError(f"{where}: {error}") from error
+
+
+def problems(formats: Formats) -> list[str]:
+    """One line for each thing that is wrong with a row; an empty list for sound formats."""
+    found = [f"{row.where}: {problem}" for row in formats.rows for problem in _row(row)]
+    found += _twins(formats.rows)
+    if all((row.latent.columns, row.rope.columns) != (formats.latent, formats.rope) for row in formats.rows):
+        found.append(f"formats.toml: no format has the default widths {formats.latent} and {formats.rope}")
+    return found
+
+
+def _row(row: Format) -> Iterator[str]:
+    unknown = {part.type for part in (row.latent, row.rope)} - set(BITS)
+    if row.scales is not None:
+        unknown |= {row.scales.type} - set(BITS)
+    if unknown:
+        yield f"unknown type {', '.join(sorted(unknown))}; accepts {', '.join(BITS)}"
+        return
+    if row.latent.columns < 1 or row.rope.columns < 0 or row.page_multiple < 1:
+        yield "latent has at least one column, rope none or more, and page_multiple is 1 or more"
+        return
+    if not row.latent.columns <= row.d_v <= row.d_qk:
+        yield f"d_v = {row.d_v}; accepts {row.latent.columns} (the latent) to {row.d_qk} (latent and rope)"
+    if row.scales is not None:
+        wrong = list(_scales(row, row.scales))
+        yield from wrong
+        if wrong:
+            return
+    total = row.row_bytes + (0 if row.scales is None or row.scales.place != "page" else row.scale_bytes)
+    if total != row.token_bytes:
+        yield f"token_bytes = {row.token_bytes}, but the parts of a token take {total}"
+
+
+def _scales(row: Format, scales: Scales) -> Iterator[str]:
+    if scales.place not in PLACES:
+        yield f"scales: place = {scales.place!r}; accepts {', '.join(PLACES)}"
+    elif (scales.place == "tensor") != (scales.group == 0):
+        yield "scales: a group belongs to scales in rows and pages, and to those only"
+    elif scales.group and row.latent.columns % scales.group:
+        yield f"scales: groups of {scales.group} do not divide a latent of {row.latent.columns} columns"
+    elif scales.padded and scales.padded * 8 < row.latent.columns // scales.group * BITS[scales.type]:
+        yield f"scales: {scales.padded} bytes do not hold a token's scales"
+
+
+def _twins(rows: Iterable[Format]) -> Iterator[str]:
+    seen: dict[tuple[str, int, int], str] = {}
+    for row in rows:
+        first = seen.setdefault(row.key, row.where)
+        if first != row.where:
+            yield f"{row.where}: {first} has the same name and widths"

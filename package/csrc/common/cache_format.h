@@ -1,0 +1,48 @@
+// How a token lies in a KV cache. The rows are in mla/formats.h.
+#pragma once
+
+#include <cstdint>
+
+#include "common/traits.h"
+
+namespace mla {
+
+enum class ScalePlace : uint8_t {
+  none,
+  tensor,  // one scale for the whole cache, which is an argument of each op
+  row,     // in each row, after the latent
+  page,    // after the rows of a page
+};
+
+// A row is the latent of a token, the scales that lie in the row, and the rope part. Widths count
+// columns; sizes and offsets count bytes, offsets from the start of the row.
+struct CacheFormat {
+  const char* name;
+  DType dtype;
+  int d_qk;  // columns of queries and keys
+  int d_v;   // leading columns that are the value
+  int latent;
+  DType latent_type;
+  int rope;
+  DType rope_type;
+  ScalePlace scale_place;
+  DType scale_type;
+  int scale_group;  // columns of the latent that share a scale
+  int scale_bytes;  // of a token
+  int scale_offset;
+  int rope_offset;
+  int row_bytes;
+  int token_bytes;    // the row, and scales that lie elsewhere
+  int page_multiple;  // pages are padded to a multiple of it
+  bool is_bytes;      // the cache is an array of bytes, because its parts differ in type
+
+  // Whether the rope part has a pointer and strides of its own.
+  constexpr bool has_rope_view() const { return !is_bytes && rope > 0; }
+
+  constexpr int64_t page_bytes(int64_t page_size) const {
+    const int64_t bytes = page_size * token_bytes;
+    return (bytes + page_multiple - 1) / page_multiple * page_multiple;
+  }
+};
+
+}  // namespace mla

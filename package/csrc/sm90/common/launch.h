@@ -1,0 +1,50 @@
+// Launches of a kernel of attention.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/launch.h"
+#include "sm90/scheduler/shape.h"
+
+namespace mla::sm90 {
+
+struct Kernel {
+  const void* function;
+  int threads;
+  int cluster;
+  size_t shared_bytes;
+};
+
+inline Status prepare_kernel(const Kernel& kernel) {
+  return cuda::check(
+      cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(kernel.shared_bytes)),
+      "kernel");
+}
+
+// All blocks at once, if they merge. Whether there is room for them, `*fits` tells.
+template <class Params>
+Status launch_kernel(const Kernel& kernel, const Params& params, cudaStream_t stream, bool* fits) {
+  const Shape& shape = params.shape;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = {static_cast<unsigned>(shape.parts * shape.groups * shape.cluster), 1, 1};
+  config.blockDim = {static_cast<unsigned>(kernel.threads), 1, 1};
+  config.dynamicSmemBytes = kernel.shared_bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attributes[3] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(kernel.cluster), 1, 1};
+  attributes[2].id = cudaLaunchAttributeCooperative;
+  attributes[2].val.cooperative = params.merges;
+  config.attrs = attributes;
+  config.numAttrs = 3;
+  void* arguments[] = {const_cast<Params*>(&params)};
+  const cudaError_t error = cudaLaunchKernelExC(&config, kernel.function, arguments);
+  *fits = error != cudaErrorCooperativeLaunchTooLarge;
+  if (!*fits) cudaGetLastError();
+  return *fits ? cuda::check(error, "launch of attention") : Status();
+}
+
+}  // namespace mla::sm90

@@ -1,0 +1,162 @@
+#include "sm90/common/tensor_map.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <tuple>
+#include <unordered_map>
+
+#include "cuda/device.h"
+
+namespace mla::sm90 {
+namespace {
+
+using Encode = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                        const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,
+                        CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                        CUtensorMapFloatOOBfill);
+
+struct Dimension {
+  int64_t extent;
+  int64_t stride;  // elements
+  int box;
+};
+
+// Rows of `columns` elements in outer dimensions; of a row, a box has one chunk.
+struct Rows {
+  static constexpr size_t kMostRank = 5;
+
+  void* data;
+  DType dtype;
+  CUtensorMapSwizzle swizzle;
+  cuuint32_t rank = 1;
+  std::array<cuuint64_t, kMostRank> extents = {};
+  std::array<cuuint64_t, kMostRank - 1> strides = {};  // bytes
+  std::array<cuuint32_t, kMostRank> box = {kChunk};
+
+  Rows(const void* rows, int columns, std::initializer_list<Dimension> outer, DType type,
+       CUtensorMapSwizzle how)
+      : data(const_cast<void*>(rows)), dtype(type), swizzle(how) {
+    const int64_t bytes = static_cast<int64_t>(element_bytes(dtype));
+    extents[0] = static_cast<cuuint64_t>(columns);
+    for (const Dimension& dimension : outer) {
+      extents[rank] = static_cast<cuuint64_t>(dimension.extent);
+      // Of one row, any stride would do, but the driver might refuse it.
+      strides[rank - 1] =
+          static_cast<cuuint64_t>((dimension.extent == 1 ? columns : dimension.stride) * bytes);
+      box[rank] = static_cast<cuuint32_t>(dimension.box);
+      ++rank;
+    }
+  }
+
+  auto fields() const { return std::tie(data, dtype, swizzle, rank, extents, strides, box); }
+  bool operator==(const Rows& other) const { return fields() == other.fields(); }
+};
+
+struct Hash {
+  size_t operator()(const Rows& rows) const {
+    uint64_t hash = reinterpret_cast<uintptr_t>(rows.data);
+    const auto mix = [&hash](uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15; };
+    for (const cuuint64_t extent : rows.extents) mix(extent);
+    for (const cuuint64_t stride : rows.strides) mix(stride);
+    return hash;
+  }
+};
+
+Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
+  static const cuda::DriverFunction<Encode> encode_tiled("cuTensorMapEncodeTiled", 12000);
+  constexpr std::array<cuuint32_t, Rows::kMostRank> kSteps = {1, 1, 1, 1, 1};
+  const CUresult result =
+      encode_tiled(map,
+                   rows.dtype == DType::e4m3   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                   : rows.dtype == DType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                               : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                   rows.rank, rows.data, rows.extents.data(), rows.strides.data(), rows.box.data(),
+                   kSteps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, rows.swizzle,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result == CUDA_SUCCESS) return {};
+  return Status::error(
+      MLA_STRIDE, name,
+      text("extents and strides that the driver refuses with error ", static_cast<int>(result)),
+      "strides below 2^40 bytes");
+}
+
+// How a box lies in shared memory: as tensor cores read it, or the threads that widen codes.
+CUtensorMapSwizzle swizzle_of(const Traits& traits) {
+  if (traits.schedule == Schedule::swap_ab) return CU_TENSOR_MAP_SWIZZLE_64B;
+  return traits.kv == DType::e4m3 ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
+}
+
+// The layers of a step, and the steps, ask for the same maps again and again. A map is its rows in
+// other words, and neither owns memory nor looks at it, so that it is right for as long as the
+// process lives, whatever comes to lie at the address. Each thread has its own: no locks.
+Status find_map(const char* name, const Rows& rows, CUtensorMap* map) {
+  constexpr size_t kMostMaps = 1024;
+  thread_local std::unordered_map<Rows, CUtensorMap, Hash> maps;
+  const auto known = maps.find(rows);
+  if (known != maps.end()) {
+    *map = known->second;
+    return {};
+  }
+  MLA_TRY(encode(name, rows, map));
+  if (maps.size() >= kMostMaps) maps.clear();
+  maps.emplace(rows, *map);
+  return {};
+}
+
+Status find_kv_maps(const KvView& kv, const Traits& traits, Params* params) {
+  const auto find = [&](const void* data, int columns, int chunks, int64_t token, int64_t page,
+                        CUtensorMap* map) {
+    const auto of_rows = [&](int columns, std::initializer_list<Dimension> outer) {
+      return find_map("kv_cache", {data, columns, outer, traits.kv, swizzle_of(traits)}, map);
+    };
+    const auto page_size = static_cast<int32_t>(kv.page_size.value());
+    const Dimension pages = {kv.num_pages, page, 1};
+    if (traits.kv == DType::e4m3) {
+      return of_rows(columns, {{page_size, token, kv.box_tokens}, pages});
+    }
+    const Dimension of_chunks = {columns / kChunk, kChunk, chunks};
+    if (!kv.in_groups) {
+      return of_rows(kChunk, {{page_size, token, kv.box_tokens}, of_chunks, {1, 0, 1}, pages});
+    }
+    return of_rows(kChunk, {{kGroup, token, kGroup},
+                            of_chunks,
+                            {page_size / kGroup, token * kGroup, kv.box_tokens / kGroup},
+                            pages});
+  };
+  MLA_TRY(find(kv.latent, kLatent, kLatentChunks / 2, kv.latent_stride_token, kv.latent_stride_page,
+               &params->latent_map));
+  return find(kv.rope, kRope, 1, kv.rope_stride_token, kv.rope_stride_page, &params->rope_map);
+}
+
+}  // namespace
+
+Status encode_query_maps(const QueryRows& q, DType dtype, CUtensorMap* latent, CUtensorMap* rope) {
+  const int heads = static_cast<int>(std::min<int64_t>(q.num_heads, kTileRows));
+  const auto find = [&](const void* data, int columns, const int64_t (&stride)[3],
+                        CUtensorMap* map) {
+    return find_map("q",
+                    {data,
+                     columns,
+                     {{q.num_heads, stride[2], heads},
+                      {q.q_len, stride[1], kTileRows / heads},
+                      {q.batch, stride[0], 1}},
+                     dtype,
+                     CU_TENSOR_MAP_SWIZZLE_128B},
+                    map);
+  };
+  MLA_TRY(find(q.latent, kLatent, q.latent_stride, latent));
+  return find(q.rope, kRope, q.rope_stride, rope);
+}
+
+Status encode_maps(const Traits& traits, Params* params) {
+  if (traits.load == Load::tma) MLA_TRY(find_kv_maps(params->kv, traits, params));
+  Query& query = params->query;
+  if (!query.by_tma) return {};
+  const Shape& shape = params->shape;
+  return encode_query_maps({shape.batch, shape.q_len, shape.num_heads, query.latent.data,
+                            query.latent.stride, query.rope.data, query.rope.stride},
+                           traits.q, &query.latent_map, &query.rope_map);
+}
+
+}  // namespace mla::sm90

@@ -1,0 +1,87 @@
+// How equal requests are cut into parts: in closed form, so that nothing has to be planned ahead.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/divisor.h"
+#include "sm90/scheduler/shape.h"
+#include "sm90/scheduler/split_heuristic.h"
+
+namespace mla::sm90::sparse {
+
+class UniformPlan {
+ public:
+  // Of the line, so that all that lies on it is counted in 32 bits.
+  static constexpr int64_t kLongest = int64_t{1} << 30;
+  static int64_t line(int64_t requests, int64_t blocks) {
+    return requests * (blocks + Cuts::kOverhead);
+  }
+
+  UniformPlan() = default;
+  // `rows` of queries each. `max_splits` of a request at most; 0: as many as parts touch it.
+  UniformPlan(int64_t requests, int64_t blocks, int64_t parts, int64_t max_splits, int64_t rows)
+      : requests_(static_cast<uint32_t>(requests)), parts_(static_cast<uint32_t>(parts)) {
+    const Cuts cuts = Cuts::of_equal(requests, blocks, parts, max_splits, rows);
+    cost_ = Divisor(static_cast<uint32_t>(cuts.cost(blocks)));
+    length_ = Divisor(static_cast<uint32_t>(cuts.length));
+    overhead_ = static_cast<uint32_t>(cuts.overhead);
+    align_ = static_cast<uint32_t>(cuts.align);
+    in_pairs_ = cuts.in_pairs(blocks);
+  }
+
+  // Where a part begins.
+  MLA_HOST_DEVICE Boundary boundary(uint32_t part) const {
+    const uint32_t at = part * length_.value();
+    const uint32_t request = cost_.quotient(at);
+    if (request >= requests_ || part >= parts_) {
+      return {static_cast<int32_t>(requests_), 0, 0, 0};
+    }
+    const uint32_t inside = cost_.remainder(at, request);
+    if (inside < overhead_ + align_) return {static_cast<int32_t>(request), 0, 0, in_pairs_};
+    return {static_cast<int32_t>(request),
+            static_cast<int32_t>((inside - overhead_) & ~(align_ - 1)),
+            static_cast<int32_t>(part - first_cut(request) + 1), in_pairs_};
+  }
+
+  // The partial results of a request are as many slots from this one on: the part in which it
+  // begins, twice, since no two split requests begin in one.
+  MLA_HOST_DEVICE int32_t first_partial_of(uint32_t request) const {
+    return 2 * (static_cast<int32_t>(first_cut(request)) - 1);
+  }
+  // 0 if it is not split.
+  MLA_HOST_DEVICE int32_t partials_of(uint32_t request) const {
+    const uint32_t within = length_.quotient((request + 1) * cost_.value() - 1);
+    const uint32_t last = within < parts_ - 1 ? within : parts_ - 1;
+    const int32_t cuts = static_cast<int32_t>(last - first_cut(request) + 1);
+    return cuts > 0 ? cuts + 1 : 0;
+  }
+
+  // Cuts may be anywhere.
+  MLA_HOST_DEVICE int32_t split_blocks_of(int64_t) const { return 0; }
+
+  bool splits() const {
+    if (length_.value() % cost_.value() == 0) return false;
+    for (uint32_t part = 1; part < parts_; ++part) {
+      if (boundary(part).split > 0) return true;
+    }
+    return false;
+  }
+
+  static int64_t slots(int64_t parts) { return 2 * parts; }
+
+ private:
+  // The first part whose beginning splits a request.
+  MLA_HOST_DEVICE uint32_t first_cut(uint32_t request) const {
+    return length_.quotient(request * cost_.value() + overhead_ + align_ + length_.value() - 1);
+  }
+
+  uint32_t requests_;
+  uint32_t parts_;
+  Divisor cost_;       // of each, in blocks
+  Divisor length_;     // of a part
+  uint32_t overhead_;  // of a request
+  uint32_t align_;
+  int32_t in_pairs_;
+};
+
+}  // namespace mla::sm90::sparse

@@ -1,0 +1,68 @@
+"""Sparse decode of the sm90 payload: the suite of the op, and batches that fill a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import mla_kernels as mla
+import pytest
+import torch
+from mla_kernels.errors import AlignmentError, StrideError, UnsupportedError
+
+from tests.gpu.support.sm90 import ARCH, each_sparse_decode
+from tests.gpu.support.sparse_results import compare_results, empty_results
+from tests.kernels.rows import Row
+from tests.kernels.sparse import SparseDecode
+from tests.kernels.test_exact import test_sparse_decode_selects_one_key
+from tests.kernels.test_sparse_decode import *  # noqa: F403
+from tests.kernels.variants import range_over
+
+__all__ = ["test_sparse_decode_selects_one_key"]
+del test_codes_as_uint8  # noqa: F821, of caches of plain e4m3, for which there is no variant
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    range_over(metafunc, lambda row: row.arch == ARCH)
+
+
+@each_sparse_decode
+@pytest.mark.parametrize("num_heads", [16, 64, 65, 100, 127, 128])
+@pytest.mark.parametrize(("batch", "q_len"), [(1, 1), (4, 1), (9, 1), (32, 1), (66, 1), (70, 1), (133, 2), (2, 300)])
+def test_batches(variant: Row, batch: int, q_len: int, num_heads: int) -> None:
+    """Some requests are in many parts, some in two or in one, and some parts have several requests."""
+    problem = SparseDecode(variant.name, batch=batch, q_len=q_len, num_heads=num_heads, topk=300, num_pages=20)
+    replace(problem, counts=True, sink=True, extra_topk=70).check()
+
+
+@each_sparse_decode
+@pytest.mark.parametrize("batch", [3, 5, 40])
+def test_unaligned_queries_of_128_heads(variant: Row, batch: int) -> None:
+    """A warp copies such queries, and blocks share rows all the same; parts begin at odd tiles too."""
+    problem = SparseDecode(variant.name, batch=batch, num_heads=128, topk=700, num_pages=20, sink=True)
+    inputs = problem.tensors()
+    q = torch.empty(inputs["q"].numel() + 1, dtype=inputs["q"].dtype, device="cuda")[1:].view_as(inputs["q"])
+    inputs["q"] = q.copy_(inputs["q"])
+    results = empty_results(problem)
+    problem.launch(inputs, **results)
+    compare_results(problem, results)
+
+
+@each_sparse_decode
+def test_more_query_tokens_than_blocks_of_a_grid(variant: Row) -> None:
+    SparseDecode(variant.name, batch=1, q_len=5000, num_heads=9, topk=64).check()
+
+
+@each_sparse_decode
+def test_what_the_kernel_cannot_read_is_refused_before_a_launch(variant: Row) -> None:
+    problem = SparseDecode(variant.name)
+    inputs = problem.tensors()
+    pool = inputs["kv_cache"]
+    shifted = torch.empty(pool.numel() + 1, dtype=pool.dtype, device="cuda")[1:].view(pool.shape)
+    with pytest.raises(AlignmentError, match="kv_cache"):
+        problem.launch(inputs | {"kv_cache": shifted})
+    odd = torch.empty(*pool.shape[:2], pool.shape[2] + 4, dtype=pool.dtype, device="cuda")[..., : pool.shape[2]]
+    with pytest.raises(StrideError, match="kv_cache"):
+        problem.launch(inputs | {"kv_cache": odd})
+    many = torch.empty(3, 1, 129, 576, dtype=inputs["q"].dtype, device="cuda")
+    with pytest.raises((UnsupportedError, mla.errors.VariantNotFoundError), match="num_heads"):
+        mla.sparse_decode(many, pool, inputs["indices"], softmax_scale=1.0)

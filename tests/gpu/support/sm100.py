@@ -1,0 +1,51 @@
+"""The attention variants of the sm100 payload, and problems that they serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.gpu.support.tensors import poisoned_workspace
+from tests.kernels import memory
+from tests.kernels.problems import Decode
+from tests.kernels.rows import Row, rows
+
+ARCH = "sm100f"
+DENSE = [row for row in rows("decode") if row.arch == ARCH]
+SPARSE_DECODE = [row for row in rows("sparse_decode") if row.arch == ARCH]
+TMA = [row for row in DENSE if row.load == "tma"]
+CPASYNC = [row for row in DENSE if row.load == "cpasync"]
+SPLITTING = [row for row in DENSE if row.schedule == "individual"]
+
+
+def each(variants: list[Row]) -> pytest.MarkDecorator:
+    """Every one of the variants."""
+    return pytest.mark.parametrize("variant", variants, ids=[row.name for row in variants])
+
+
+def page_of(variant: Row) -> int:
+    """A page size that the variant's load serves."""
+    return 128 if variant.load == "tma" else 64
+
+
+def problem(variant: Row, **options: Any) -> Decode:
+    """A problem whose unused memory is finite, as these kernels require."""
+    return Decode(variant.name, **{"page_size": page_of(variant), "finite": True, **options})
+
+
+def check_in_place(case: Decode) -> None:
+    """Run and compare; the output of 128 heads, which must be contiguous, lies between guards of its own."""
+    if case.num_heads < 128:
+        case.check()
+        return
+    inputs, batch = case.tensors(), len(case.lengths)
+    rows_of_out = memory.guarded((batch * case.q_len * 128 * 512,), memory.DTYPES[case.row.out_dtype], "cuda", pad=64)
+    out = rows_of_out.view.view(batch, case.q_len, 128, 512)
+    lse = memory.guarded((batch, 128, case.q_len), torch.float32, "cuda", pad=1)
+    workspace = poisoned_workspace()
+    case.launch(inputs, out=out, lse=lse.view, workspace=workspace)
+    rows_of_out.assert_guards("out")
+    lse.assert_guards("lse")
+    case.compare(out, lse.view, *case.expected())

@@ -1,0 +1,98 @@
+"""Small launches for tools that watch each access: ``python -m tests.gpu.support.small_launches TASK``.
+
+A task is the name of a variant of dense or sparse decode, or ``caches`` for the ops around it.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+import torch
+from mla_kernels import reference
+
+from tests.gpu.support import merge_states
+from tests.gpu.support.availability import arch_name
+from tests.gpu.support.cases import EVERY, case
+from tests.gpu.support.sparse_results import RESULTS, compare_results
+from tests.kernels.problems import Decode
+from tests.kernels.rows import row
+from tests.kernels.sparse import SparseDecode
+
+PROBLEMS: tuple[dict[str, Any], ...] = (
+    {"lengths": (140, 20, 1, 0)},
+    # 128 heads take clusters of two blocks.
+    {"lengths": (300, 0, 70), "num_heads": 128, "q_len": 2},
+    # These pages are smaller than a tile.
+    {"lengths": (300, 20), "num_heads": 128, "page_size": 16},
+    # A warp copies these queries.
+    {"lengths": (200, 64), "num_heads": 9, "q_len": 3},
+    # Splits are combined.
+    {"lengths": (500, 260), "max_splits": 3},
+    # Every pipeline stage is used several times.
+    {"lengths": (700, 64), "num_heads": 128, "max_splits": 1},
+    # A block has more work tiles than their pipeline has stages.
+    {"lengths": (33,) * 45, "num_heads": 128, "q_len": 8},
+)
+SMALLER: tuple[dict[str, Any], ...] = (
+    {"lengths": (300, 0, 70), "q_len": 2},
+    {"lengths": (700, 64), "page_size": 16, "max_splits": 1},
+    {"lengths": (33,) * 140, "q_len": 2},
+)
+"""Problems for variants that serve few query rows."""
+
+
+def decode(variant: str) -> None:
+    """Launch without a plan, so that it is made too, and in memory that is no larger than it must be."""
+    for options in filter(partial(served, variant), PROBLEMS + SMALLER):
+        problem = Decode(variant, **options)
+        inputs = problem.tensors()
+        out, lse = problem.launch(inputs)
+        # The reference runs on the host, because the tools would watch the kernels of torch too.
+        on_host = {name: tensor.cpu() for name, tensor in inputs.items()}
+        problem.compare(out.cpu(), lse.cpu(), *reference.decode(**on_host, **problem.scalars(), dtype=torch.float64))
+
+
+SPARSE_PROBLEMS: tuple[dict[str, Any], ...] = (
+    {"sink": True, "extra_topk": 70, "counts": True},
+    # There are two blocks of heads, queries come as boxes, splits are combined.
+    {"num_heads": 128, "topk": 300, "num_pages": 9, "sink": True},
+    # A warp copies these queries, requests are in one part, every pipeline stage is used several times.
+    {"num_heads": 9, "q_len": 70, "topk": 200, "batch": 4},
+)
+
+
+def sparse_decode(variant: str) -> None:
+    """Launch each problem, and compare on the host."""
+    for options in SPARSE_PROBLEMS:
+        problem = SparseDecode(variant, **options)
+        inputs = problem.tensors()
+        results = dict(zip(RESULTS, problem.launch(inputs, return_max_logits=True), strict=True))
+        on_host = {name: tensor.cpu() for name, tensor in inputs.items()}
+        compare_results(problem, {name: got.cpu() for name, got in results.items()}, on_host)
+
+
+def served(variant: str, options: dict[str, Any]) -> bool:
+    """Whether a variant has a problem's shape."""
+    return row(variant).serves(num_heads=options.get("num_heads", 16), q_len=options.get("q_len", 1))
+
+
+def caches() -> None:
+    """Launch the ops around attention, each with all of its types."""
+    arch = str(arch_name())
+    for op, types in EVERY:
+        launch = case(arch, op, types)
+        launch.load(launch.fresh(0))
+        launch.run()
+        launch.check(0)
+    for in_dtype, out_dtype in merge_states.TYPES:  # the warps of a block share the states of one row
+        merge_states.check(arch, (in_dtype, out_dtype), *merge_states.states(in_dtype, 50, 1, 1))
+
+
+if __name__ == "__main__":
+    task = sys.argv[1]
+    if task == "caches":
+        caches()
+    else:
+        {"decode": decode, "sparse_decode": sparse_decode}[row(task).op](task)

@@ -1,0 +1,47 @@
+"""Tensors on the GPU in memory that shows who touches it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tests.kernels import memory
+from tests.kernels.problems import garbage_workspace
+
+PAGE_SIZES = (1, 2, 16, 48, 61, 64, 128, 576)
+PADS = (16, 3)
+"""Elements around a tensor: the first keeps whole vectors aligned, no wide access fits the second."""
+
+
+def width_of(kv_dtype: str) -> int:
+    """The elements of a token's row in a cache."""
+    return 656 if kv_dtype == "fp8_ds_mla" else 576
+
+
+def guarded(shape: tuple[int, ...], dtype: str, pad: int = 16, device: str = "cuda") -> memory.Guarded:
+    """A poisoned tensor of a dtype of the matrix, between guard zones."""
+    return memory.guarded(shape, memory.DTYPES[dtype], device, pad=pad)
+
+
+def padded(tensor: Tensor, pad: int) -> Tensor:
+    """The same values on the GPU in a slice of a larger tensor of NaN."""
+    copy = memory.guarded(tensor.shape, tensor.dtype, "cuda", pad=pad).view
+    return copy.copy_(tensor)
+
+
+def set_all_bits(*tensors: Tensor) -> None:
+    """Fill tensors with bytes of 0xFF, which is NaN in every floating-point type."""
+    for tensor in tensors:
+        tensor.view(torch.uint8).fill_(0xFF)
+
+
+def poisoned_workspace() -> Tensor:
+    """Room for every small problem, whose bits are all set anew."""
+    workspace = garbage_workspace("cuda")
+    set_all_bits(workspace)
+    return workspace
+
+
+def current_stream() -> int:
+    """The handle of the current stream, for arrays that do not tell it."""
+    return int(torch.cuda.current_stream().cuda_stream)
