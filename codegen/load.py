@@ -11,7 +11,7 @@ from typing import Any
 
 from codegen import abi, formats, shapes
 from codegen.model import Allow, Box, Matrix, MatrixError, Row, Trait, Values, choices
-from codegen.rows import Entry, entries
+from codegen.rows import Entry, document, entries
 
 MATRIX = Path(__file__).parent / "matrix"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -29,7 +29,7 @@ def load(folder: Path = MATRIX) -> Matrix:
         A file is not TOML, or a table lacks the shape that the model needs; it is named.
     """
     paths = sorted(folder.glob("*.toml"))
-    files = {path.name: _tables(path) for path in paths}
+    files = {path.name: shapes.table(path.name, document(path), (), TABLES) for path in paths}
     enums = {name: shapes.words(where, names) for where, name, names in _named(files, "enum")}
     traits = {name: shapes.trait(name, where, table) for where, name, table in _named(files, "trait")}
     domains = {name: shapes.domain(where, table) for where, name, table in _named(files, "field")}
@@ -68,15 +68,7 @@ def digest(folder: Path, pattern: str) -> str:
     return total.hexdigest()
 
 
-def _tables(path: Path) -> dict[str, Any]:
-    try:
-        file = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise MatrixError([f"{path.name}: {error}"]) from error
-    return dict(shapes.table(path.name, file, (), TABLES))
-
-
-def _named(files: Mapping[str, dict[str, Any]], kind: str) -> Iterator[tuple[str, str, Any]]:
+def _named(files: Mapping[str, Mapping[str, Any]], kind: str) -> Iterator[tuple[str, str, Any]]:
     """Each table ``[kind.name]`` of all files: where it stands, its name, and what it says."""
     for path, file in files.items():
         named = file.get(kind, {})
@@ -97,7 +89,7 @@ def _trait_domain(where: str, trait: Trait, table: Mapping[str, Any], enums: Map
     return listed
 
 
-def _formats(files: Mapping[str, dict[str, Any]]) -> formats.Formats:
+def _formats(files: Mapping[str, Mapping[str, Any]]) -> formats.Formats:
     try:
         return formats.parse(files["formats.toml"])
     except (KeyError, TypeError) as error:

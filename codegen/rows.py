@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,25 @@ class Entry:
         return {**self.shared, **self.own}
 
 
+def document(path: Path) -> Mapping[str, Any]:
+    """The tables of a file.
+
+    Raises
+    ------
+    MatrixError
+        It is not TOML.
+    """
+    try:
+        return _parsed(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise MatrixError([f"{path.name}: {error}"]) from error
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Mapping[str, Any]:
+    return tomllib.loads(text)
+
+
 def entries(path: Path, kind: str) -> Iterator[tuple[Table, Mapping[str, Any], list[Entry]]]:
     """Each ``[[kind]]`` table of a file: its place, what it says for all of its rows, and these.
 
@@ -57,12 +77,8 @@ def entries(path: Path, kind: str) -> Iterator[tuple[Table, Mapping[str, Any], l
     MatrixError
         The file is not TOML, or a row does not stand on a line of its own.
     """
-    text = path.read_text(encoding="utf-8")
-    try:
-        stated = tomllib.loads(text).get(kind, [])
-    except tomllib.TOMLDecodeError as error:
-        raise MatrixError([f"{path.name}: {error}"]) from error
-    places = list(tables(text.splitlines(), kind))
+    stated = document(path).get(kind, [])
+    places = list(tables(path.read_text(encoding="utf-8").splitlines(), kind))
     if not isinstance(stated, list) or len(stated) != len(places):
         raise MatrixError([f"{path.name}: write each {kind} as a table of its own, below a line [[{kind}]]"])
     for place, table in zip(places, stated, strict=True):

@@ -32,7 +32,7 @@ def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
     before = checked(matrix)
     op, arch, fields = named(matrix, point, ("priority",))
     priority = fields.pop("priority", None)
-    whole = _complete(matrix, before, op, arch, fields)
+    whole = complete(matrix, before, op, arch, fields)
     problems: list[str] = []
     for path, lines in _edits(matrix, before, folder, {"op": op, "arch": arch, **whole}, priority):
         text = path.read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
     raise MatrixError(problems or ["no row can say this point beside what it says already; write one by hand"])
 
 
-def _complete(
+def complete(
     matrix: Matrix, variants: Sequence[Variant], op: str, arch: str, fields: Mapping[str, Value]
 ) -> dict[str, Value]:
     """The fields with all traits of the op, those left out as the nearest variant has them.
@@ -61,17 +61,17 @@ def _complete(
     """
     traits = abi.OP[op].traits
     if "out_dtype" in traits and "q_dtype" in fields:
-        fields = {"out_dtype": fields["q_dtype"], **fields}
+        own = fields["q_dtype"]
+        fields = {**fields, "out_dtype": fields.get("out_dtype", "bf16" if own == "e4m3" else own)}
     missing = [trait for trait in traits if trait.endswith("_dtype") and trait not in fields]
     if missing:
         raise MatrixError([f"{trait} is missing: {op} needs {', '.join(traits)}" for trait in missing])
     reason = refusal(matrix, op, arch, fields)
     if reason:
         raise MatrixError([f"it cannot be added: {reason}"])
-    own = [dict(variant.baked) for variant in variants if (variant.op, variant.arch) == (op, arch)]
-    near = max(own, key=lambda baked: sum(baked[name] == value for name, value in fields.items() if name in baked),
-               default={})  # fmt: skip
-    fields = completed(matrix.boxes(op, arch), traits, fields, near)
+    others = [dict(variant.baked) for variant in variants if (variant.op, variant.arch) == (op, arch)]
+    nearest = max(others, key=lambda baked: len(baked.items() & fields.items()), default={})
+    fields = completed(matrix.boxes(op, arch), traits, fields, nearest)
     if any(_serves(variant, op, arch, fields) for variant in variants):
         raise MatrixError(["the matrix holds this point already"])
     return {name: fields[name] for name in matrix.fields(op) if name in fields}
@@ -129,11 +129,12 @@ def _widened(lines: list[str], entry: Entry, variant: Variant, point: Mapping[st
 
 
 def _longer(path: Path, lines: list[str], entry: Entry, traits: Mapping[str, Value]) -> Iterator[Edit]:
-    """A row whose cache or output types become one more, where it lacks nothing else."""
+    """A row whose cache or output types become one more, where that makes the point alone."""
     lacking = [name for name, value in traits.items() if value not in _choices(entry.fields.get(name))]
     if len(lacking) == 1 and lacking[0] in ("kv_dtype", "out_dtype"):
         (name,) = lacking
-        if entry.table.rows is None or name in entry.own:
+        alone = all(len(_choices(entry.fields[other])) == 1 for other in traits if other != name)
+        if alone and (entry.table.rows is None or name in entry.own):
             yield path, with_field(lines, entry, name, [*_choices(entry.fields[name]), traits[name]])
 
 
