@@ -23,7 +23,7 @@ def group(name: str) -> tuple[str, ...]:
 
 
 def build(session: nox.Session, *arguments: str) -> None:
-    """Build wheels or objects in the stage, as ``ci/build.py`` understands the arguments."""
+    """Build wheels or objects in the stage, as ``ci/build`` understands the arguments."""
     session.install(*group("build"))
     session.run("python", "-m", "ci.build", *arguments)
 
@@ -64,7 +64,13 @@ def inspect(session: nox.Session, *arguments: str) -> None:
     """Check the machine code of wheels and objects for spills and tensor cores."""
     session.install("rich>=13")
     install_cuobjdump(session)
-    session.run("python", "-m", "ci.instructions", *arguments)
+    session.run("python", "-m", "ci.measure.instructions", *arguments)
+
+
+def inspect_objects(session: nox.Session, payload: str, *units: str) -> None:
+    """Check the machine code of units that were compiled alone."""
+    registry = f"--registry={ROOT / 'generated' / payload / 'registry.json'}"
+    inspect(session, registry, *(str(DIST / "shards" / f"{payload}-units" / f"{unit}.o") for unit in units))
 
 
 @nox.session
@@ -90,7 +96,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "tests/payloads", "tests/gpu", "tests/sm90", "tests/sm100")
+        for folder in ("package/csrc", "tests/support", "tests/gpu", "tests/sm90", "tests/sm100")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]
@@ -114,9 +120,9 @@ def units(session: nox.Session) -> None:
     """Compile one unit of each op of sm100 that is not plain CUDA, and one of sparse attention; check machine code."""
     names = ("decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual")
     build(session, "sm100", f"--units={','.join(names)}")
-    inspect(session, *(str(DIST / "shards" / "sm100-units" / f"{name}.o") for name in names[:2]))
+    inspect_objects(session, "sm100", *names[:2])
     build(session, "sm90", "--units=sparse_decode_qbf16_gather_rows_m64")
-    inspect(session, str(DIST / "shards" / "sm90-units" / "sparse_decode_qbf16_gather_rows_m64.o"))
+    inspect_objects(session, "sm90", "sparse_decode_qbf16_gather_rows_m64")
     session.install("pytest")
     install_toolkit(session, "cudart", "crt")
     required = {"MLA_KERNELS_HEADERS": "required"}
@@ -140,7 +146,7 @@ def full(session: nox.Session) -> None:
         (path,) = DIST.glob(f"mla_kernels_{payload}-*.whl")
         inspect(session, str(path), f"--json={DIST / payload}.instructions.json")
     session.install(*group("wheels"), *group("codegen"), TORCH)
-    session.run("python", "-m", "ci.wheel_costs", *(str(DIST / f"{name}.build.json") for name in names))
+    session.run("python", "-m", "ci.measure.wheel_costs", *(str(DIST / f"{name}.build.json") for name in names))
 
 
 @nox.session
@@ -159,7 +165,7 @@ def emulation(session: nox.Session) -> None:
     build_for_tests(session, "sm100", "emulation", "--define=MLA_CUDA_ARCH=90a")
     (path,) = DIST.glob("emulation/*.whl")
     session.install("wheel")
-    session.run("python", str(ROOT / "ci" / "emulate.py"), str(path), "9.0")
+    session.run("python", "-m", "ci.build.emulate", str(path), "9.0")
 
 
 @nox.session
@@ -200,17 +206,21 @@ def check_wheels(session: nox.Session) -> None:
     session.install(*group("wheels"))
     install_cuobjdump(session)
     paths = [Path(path) for path in session.posargs] or found
-    session.run("python", "-m", "ci.check_wheels", *map(str, paths))
-    libraries = [str(path) for path in paths if path.name.startswith("mla_kernels_")]
-    if libraries:
-        inspect(session, *libraries)
+    session.run("python", "-m", "ci.release.check_wheels", *map(str, paths))
+
+
+@nox.session
+def evidence(session: nox.Session) -> None:
+    """Fail where evidence is of a library that the sources do not build; `-- restate sm90` and `-- write` mend that."""
+    session.install(*group("build"))
+    session.run("python", "-m", "ci.release.evidence", *(session.posargs or ["check"]))
 
 
 @nox.session
 def index(session: nox.Session) -> None:
     """Write a simple index of dist/ into build/index, install from one on loopback and try what it gave."""
     session.install(*group("test"))
-    session.run("python", "-m", "ci.index", str(DIST), str(ROOT / "build" / "index"))
+    session.run("python", "-m", "ci.release.index", str(DIST), str(ROOT / "build" / "index"))
     session.run("pytest", "tests/packaging/install_from_index.py", *session.posargs)
 
 
@@ -226,7 +236,7 @@ def test_wheel(session: nox.Session) -> None:
 def workflow(session: nox.Session) -> None:
     """Write the hosted workflow from ci/wheels.toml, and check it against GitHub's schema and for unsafe habits."""
     session.install(*group("wheels"), *group("codegen"))
-    session.run("python", "-m", "ci.workflow")
+    session.run("python", "-m", "ci.release.workflow")
     path = ".github/workflows/wheels.yml"
     session.run("check-jsonschema", "--builtin-schema=vendor.github-workflows", path)
     session.run("zizmor", "--offline", "--no-progress", path)
@@ -236,7 +246,7 @@ def workflow(session: nox.Session) -> None:
 def images(session: nox.Session) -> None:
     """Tell a hosted workflow in which images to build."""
     session.install(*group("wheels"), *group("codegen"))
-    session.run("python", "-m", "ci.workflow", "--images")
+    session.run("python", "-m", "ci.release.workflow", "--images")
 
 
 @nox.session

@@ -75,7 +75,7 @@ def run(*arguments: str) -> str:
 
 def noop() -> Path:
     """A payload whose decode computes nothing."""
-    from tests.payloads.build import build
+    from tests.support.native.build import build
 
     return build(Path(tempfile.mkdtemp()))
 

@@ -65,8 +65,8 @@ class Format:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the cache is an array of bytes, because a row is not of one element type."""
-        return self.scale_bytes > 0 or self.latent.type != self.rope.type
+        """Whether the cache is an array of bytes, because it holds scales beside its elements."""
+        return self.scale_bytes > 0
 
     @property
     def scale_bytes(self) -> int:
@@ -156,6 +156,8 @@ def _row(row: Format) -> Iterator[str]:
     if row.latent.columns < 1 or row.rope.columns < 0 or row.page_multiple < 1:
         yield "latent has at least one column, rope none or more, and page_multiple is 1 or more"
         return
+    if row.latent.type != row.rope.type and (row.scales is None or row.scales.place == "tensor"):
+        yield f"latent of {row.latent.type} and rope of {row.rope.type} without scales beside them"
     if not row.latent.columns <= row.d_v <= row.d_qk:
         yield f"d_v = {row.d_v}; accepts {row.latent.columns} (the latent) to {row.d_qk} (latent and rope)"
     if row.scales is not None:

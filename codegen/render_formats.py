@@ -8,11 +8,17 @@ from codegen.formats import Format, Formats
 
 
 def context(formats: Formats) -> dict[str, Any]:
-    """Everything that ``formats.h`` prints."""
-    return {"latent": formats.latent, "rope": formats.rope, "formats": [_initialiser(row) for row in formats.rows]}
+    """Everything that ``formats.h`` and ``_formats.py`` print."""
+    return {
+        "latent": formats.latent,
+        "rope": formats.rope,
+        "formats": [_initialiser(row) for row in formats.rows],
+        "types": {name: type(value).__name__ for name, value in fields(formats.rows[0]).items()},
+        "calls": [{name: _literal(value) for name, value in fields(row).items()} for row in formats.rows],
+    }
 
 
-def fields(row: Format) -> dict[str, Any]:
+def fields(row: Format) -> dict[str, str | int]:
     """A format in plain values, in the order of the struct and of its Python mirror."""
     scales = row.scales
     return {
@@ -34,6 +40,10 @@ def fields(row: Format) -> dict[str, Any]:
         "page_multiple": row.page_multiple,
         "is_bytes": row.is_bytes,
     }
+
+
+def _literal(value: str | int) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _initialiser(row: Format) -> dict[str, str]:

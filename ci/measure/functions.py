@@ -8,19 +8,20 @@ their names.
 from __future__ import annotations
 
 import bisect
+import hashlib
+import io
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import cuobjdump
+from cuobjdump import Cubin, DeviceCode
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-SASS = re.compile(r"\s+/\*[0-9a-f]{4,}\*/ +(?P<text>.+?) *; +/\* (?P<code>0x[0-9a-f]{16}) \*/")
-SECOND_HALF = re.compile(r"\s+/\* (0x[0-9a-f]{16}) \*/")
-USAGE = re.compile(r"Function (\S+):\s+(REG:.*)")
 SYMBOL = re.compile(r"`\(.*?\)|c\[0x4\]\[0x[0-9a-f]+\]")
 """References to symbols: by name, and through the constant bank that holds their addresses."""
 
@@ -31,9 +32,10 @@ FROM_HERE = re.compile(r"-?0x[0-9a-f]+\(%rip\) +#.*")
 
 @dataclass(frozen=True)
 class Function:
-    """A function: its C++ name, what it takes of a multiprocessor, and its normalised instructions.
+    """A function: its C++ name, its normalised instructions, and what else belongs to it.
 
-    ``instruction_set`` is the widest one of a CPU that it uses, and empty for one without arithmetic of packed floats.
+    ``usage`` is what a kernel takes of a multiprocessor, and the hashes of its constants. ``instruction_set`` is the
+    widest one of a CPU that a function uses, and empty for one without arithmetic of packed floats.
     """
 
     name: str
@@ -47,38 +49,33 @@ def of_library(path: Path) -> list[Function]:
     with path.open("rb") as file:
         elf = ELFFile(file)
         if elf.get_section_by_name(".nv_fatbin"):
-            return gpu_functions(_run("cuobjdump", "-sass", str(path)), _run("cuobjdump", "-res-usage", str(path)))
+            return gpu_functions(cuobjdump.read(path))
         return cpu_functions(_run("objdump", "-d", "--no-show-raw-insn", str(path)), *_extents(elf))
 
 
-def gpu_functions(sass: str, resources: str) -> list[Function]:
-    """The kernels in what ``cuobjdump -sass`` and ``-res-usage`` print; of each cubin, in no certain order.
-
-    @pre Kernels of one symbol stand in both texts equally often.
-    """
-    usage: dict[str, list[str]] = {}
-    for symbol, numbers in USAGE.findall(resources):
-        usage.setdefault(symbol, []).append(numbers)
-    code: list[tuple[str, list[str]]] = []
-    for line in sass.splitlines():
-        if "Function :" in line:
-            code.append((line.partition(":")[2].strip(), []))
-        elif found := SASS.match(line):
-            code[-1][1].append(_gpu_instruction(found["text"], found["code"]))
-        elif (found := SECOND_HALF.match(line)) and not code[-1][1][-1].endswith("symbol"):
-            code[-1][1][-1] += f" {found[1]}"
-    names = _demangled(symbol for symbol, _ in code)
-    taken = {symbol: iter(numbers) for symbol, numbers in usage.items()}
+def gpu_functions(code: DeviceCode) -> list[Function]:
+    """The kernels of a library."""
     return [
-        Function(name, tuple(instructions), next(taken[symbol]))
-        for name, (symbol, instructions) in zip(names, code, strict=True)
+        Function(kernel.name, tuple(map(_gpu_instruction, kernel.instructions)), " ".join([kernel.usage, *constants]))
+        for cubin in code.cubins
+        for kernel in cubin.kernels
+        for constants in [list(_constants(cubin, kernel.symbol))]
     ]
 
 
-def _gpu_instruction(text: str, code: str) -> str:
+def _gpu_instruction(line: str) -> str:
     """Text and encoding; where it refers to a symbol, the text alone, for the encoding holds an address."""
-    normalised, symbols = SYMBOL.subn("symbol", text)
-    return f"{normalised} ; symbol" if symbols else f"{text} ; {code}"
+    normalised, symbols = SYMBOL.subn("symbol", line)
+    return normalised.partition(" ; ")[0] + " ; symbol" if symbols else line
+
+
+def _constants(cubin: Cubin, symbol: str) -> Iterator[str]:
+    """The hashes of the constants that the compiler put beside a kernel, and of those of its whole cubin."""
+    if cubin.data:
+        elf = ELFFile(io.BytesIO(cubin.data))
+        for name in (f".nv.constant2.{symbol}", ".nv.constant3"):
+            if section := elf.get_section_by_name(name):
+                yield f"{name.split('.')[2]}:{hashlib.sha256(section.data()).hexdigest()[:12]}"
 
 
 def cpu_functions(disassembly: str, extents: list[tuple[int, int]], names: dict[int, str]) -> list[Function]:

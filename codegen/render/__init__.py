@@ -35,6 +35,7 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "include/mla/formats.h": _print("formats.h.j2", render_formats.context(matrix.formats)),
         "include/mla/conversions.h": _print("conversions.h.j2", conversions.context()),
         "abi_layout.cpp": _print("abi_layout.cpp.j2", render_abi.context()),
+        "python/_formats.py": _print("formats.py.j2", render_formats.context(matrix.formats)),
         "python/_types.py": _print("types.py.j2", python.names(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", pages.listing(matrix, payloads)),
         "provenance.json": _text({"matrix_sha256": matrix.sha256, "templates_sha256": digest(TEMPLATES, "*.j2")}),

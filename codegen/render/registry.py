@@ -1,4 +1,4 @@
-"""The registry that travels beside a payload's library; the schema that ``mla_kernels`` reads."""
+"""The registry that travels beside a payload's library; the schema that ``mla_kernels.payloads.registry`` reads."""
 
 from __future__ import annotations
 

@@ -14,27 +14,30 @@ from mla_kernels.errors import PayloadError as PayloadError
 from mla_kernels.errors import VariantNotFoundError as VariantNotFoundError
 
 if TYPE_CHECKING:
-    from mla_kernels.cache_ops import gather_kv as gather_kv
-    from mla_kernels.cache_ops import merge_states as merge_states
-    from mla_kernels.cache_ops import store_kv as store_kv
-    from mla_kernels.cache_ops import to_global_indices as to_global_indices
-    from mla_kernels.kernel import Kernel as Kernel
-    from mla_kernels.kernel import Plan as Plan
-    from mla_kernels.ops import decode as decode
-    from mla_kernels.ops import sparse_decode as sparse_decode
-    from mla_kernels.ops import sparse_prefill as sparse_prefill
-    from mla_kernels.registry import Variant as Variant
-    from mla_kernels.resolve import explain as explain
-    from mla_kernels.resolve import lookup as lookup
-    from mla_kernels.resolve import variants as variants
+    from mla_kernels.api.cache import gather_kv as gather_kv
+    from mla_kernels.api.cache import store_kv as store_kv
+    from mla_kernels.api.cache import to_global_indices as to_global_indices
+    from mla_kernels.api.decode import decode as decode
+    from mla_kernels.api.lookup import lookup as lookup
+    from mla_kernels.api.merge import merge_states as merge_states
+    from mla_kernels.api.sparse import sparse_decode as sparse_decode
+    from mla_kernels.api.sparse import sparse_prefill as sparse_prefill
+    from mla_kernels.kernels.base import Kernel as Kernel
+    from mla_kernels.kernels.base import Plan as Plan
+    from mla_kernels.payloads.registry import Variant as Variant
+    from mla_kernels.resolve.search import explain as explain
+    from mla_kernels.resolve.search import variants as variants
     from mla_kernels.version import __version__ as __version__
 
 _HOMES = {
-    "cache_ops": ("gather_kv", "merge_states", "store_kv", "to_global_indices"),
-    "kernel": ("Kernel", "Plan"),
-    "ops": ("decode", "sparse_decode", "sparse_prefill"),
-    "registry": ("Variant",),
-    "resolve": ("explain", "lookup", "variants"),
+    "api.cache": ("gather_kv", "store_kv", "to_global_indices"),
+    "api.decode": ("decode",),
+    "api.lookup": ("lookup",),
+    "api.merge": ("merge_states",),
+    "api.sparse": ("sparse_decode", "sparse_prefill"),
+    "kernels.base": ("Kernel", "Plan"),
+    "payloads.registry": ("Variant",),
+    "resolve.search": ("explain", "variants"),
     "version": ("__version__",),
 }
 

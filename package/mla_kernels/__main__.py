@@ -2,6 +2,6 @@
 
 import sys
 
-from mla_kernels.cli import main
+from mla_kernels.diagnostics.cli import main
 
 sys.exit(main())

@@ -10,17 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mla_kernels.widths import LATENT, ROPE
-
-TILE = 128
-"""Latent columns that share one scale in the ``fp8_ds_mla`` layout."""
-DS_MLA_BYTES = LATENT + 4 * (LATENT // TILE) + 2 * ROPE
-E4M3_MAX = 448.0
+from mla_kernels.reference_rows import Packed, format_of, read_rows, write_rows
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-
-Packed = Tensor | tuple[Tensor, Tensor]
-"""Rows of 576 (or 656 bytes) in one tensor, or latent [..., 512] and rope [..., 64] in two."""
 
 
 def decode(
@@ -55,17 +47,18 @@ def decode(
     queries = _packed(q).to(dtype) * q_scale
     batch, q_len, num_heads, _ = queries.shape
     page_size = (kv_cache[0] if isinstance(kv_cache, tuple) else kv_cache).shape[1]
-    out = queries.new_zeros(batch, q_len, num_heads, LATENT)
+    d_v = format_of(kv_cache).d_v
+    out = queries.new_zeros(batch, q_len, num_heads, d_v)
     lse = queries.new_zeros(batch, num_heads, q_len)
     for b, length in enumerate(seq_lens.tolist()):
         position = torch.arange(length, device=queries.device)
         page = torch.full_like(position, b)
         if block_table is not None:
             page = block_table[b].long()[position // page_size]
-        keys = _rows(kv_cache, page * page_size + position % page_size, kv_scale, dtype)
+        keys = read_rows(kv_cache, page * page_size + position % page_size, kv_scale, dtype)
         for s in range(q_len):
             seen = max(length - (q_len - 1 - s), 0) if causal else length
-            out[b, s], _, lse[b, :, s] = _attend(queries[b, s], keys[:seen], softmax_scale)
+            out[b, s], _, lse[b, :, s] = _attend(queries[b, s], keys[:seen], d_v, softmax_scale)
     return out * out_scale, lse
 
 
@@ -104,15 +97,16 @@ def sparse_decode(
     """
     queries = _packed(q).to(dtype) * q_scale
     batch, q_len, num_heads, _ = queries.shape
-    out = queries.new_zeros(batch, q_len, num_heads, LATENT)
+    d_v = format_of(kv_cache).d_v
+    out = queries.new_zeros(batch, q_len, num_heads, d_v)
     lse, max_logits = queries.new_zeros(2, batch, num_heads, q_len)
     for b in range(batch):
         for s in range(q_len):
-            keys = _rows(kv_cache, _selected(indices, topk_length, (b, s)), kv_scale, dtype)
+            keys = read_rows(kv_cache, _selected(indices, topk_length, (b, s)), kv_scale, dtype)
             if extra_kv_cache is not None and extra_indices is not None:
                 slots = _selected(extra_indices, extra_topk_length, (b, s))
-                keys = torch.cat([keys, _rows(extra_kv_cache, slots, kv_scale, dtype)])
-            token = _attend(queries[b, s], keys, softmax_scale, attn_sink)
+                keys = torch.cat([keys, read_rows(extra_kv_cache, slots, kv_scale, dtype)])
+            token = _attend(queries[b, s], keys, d_v, softmax_scale, attn_sink)
             out[b, s], max_logits[b, :, s], lse[b, :, s] = token
     return (out * out_scale, lse, max_logits) if return_max_logits else (out * out_scale, lse)
 
@@ -206,18 +200,12 @@ def store_kv(latent: Tensor, rope: Tensor, kv_cache: Packed, slot_mapping: Tenso
     """
     keep = slot_mapping >= 0
     latent, rope, slots = latent[keep], rope[keep], slot_mapping[keep].long()
-    if isinstance(kv_cache, tuple):
-        _write(kv_cache[0], slots, _quantised(latent, scale))
-        _write(kv_cache[1], slots, _quantised(rope, scale))
-    elif kv_cache.shape[-1] == DS_MLA_BYTES:
-        _write(kv_cache, slots, _ds_mla(latent, rope))
-    else:
-        _write(kv_cache, slots, _quantised(torch.cat([latent, rope], -1), scale))
+    write_rows(kv_cache, slots, latent, rope, scale)
 
 
 def gather_kv(kv_cache: Packed, indices: Tensor, *, out_dtype: str = "bf16", kv_scale: float = 1.0) -> Tensor:
     """The dequantised rows [num_rows, 576] at global slots ``indices``; zeros where the slot is negative."""
-    rows = _rows(kv_cache, indices.clamp(min=0), kv_scale, torch.float32)
+    rows = read_rows(kv_cache, indices.clamp(min=0), kv_scale, torch.float32)
     return rows.masked_fill(indices[:, None] < 0, 0.0).to(DTYPES[out_dtype])
 
 
@@ -241,23 +229,6 @@ def _one_token_pages(kv: Packed) -> Packed:
     return (kv[0][:, None], kv[1][:, None]) if isinstance(kv, tuple) else kv[:, None]
 
 
-def _rows(kv_cache: Packed, slots: Tensor, kv_scale: float, dtype: torch.dtype) -> Tensor:
-    """The dequantised rows [n, 576] at ``slots`` [n]."""
-    if isinstance(kv_cache, tuple):
-        return torch.cat([_rows(part, slots, kv_scale, dtype) for part in kv_cache], -1)
-    stored = kv_cache.view(torch.uint8) if kv_cache.element_size() == 1 else kv_cache
-    page_size = stored.shape[1]
-    rows = stored[slots.long() // page_size, slots.long() % page_size]
-    if rows.dtype != torch.uint8:
-        return rows.to(dtype)
-    if rows.shape[-1] != DS_MLA_BYTES:
-        return rows.view(torch.float8_e4m3fn).to(dtype) * kv_scale
-    latent = rows[:, :LATENT].view(torch.float8_e4m3fn).to(dtype)
-    scales = rows[:, LATENT : -2 * ROPE].clone().view(torch.float32).to(dtype)
-    rope = rows[:, -2 * ROPE :].clone().view(torch.bfloat16).to(dtype)
-    return torch.cat([latent * scales.repeat_interleave(TILE, -1), rope], -1)
-
-
 def _selected(indices: Tensor, topk_length: Tensor | None, token: tuple[int, ...]) -> Tensor:
     """The slots that one token's indices select."""
     slots = indices[token]
@@ -267,37 +238,15 @@ def _selected(indices: Tensor, topk_length: Tensor | None, token: tuple[int, ...
 
 
 def _attend(
-    q: Tensor, keys: Tensor, softmax_scale: float, attn_sink: Tensor | None = None
+    q: Tensor, keys: Tensor, d_v: int, softmax_scale: float, attn_sink: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One token: q [num_heads, 576] over keys [n, 576]; out [num_heads, 512], max_logits and lse [num_heads]."""
+    """One token: q [num_heads, d_qk] over keys [n, d_qk]; out [num_heads, d_v], max_logits and lse [num_heads]."""
     if len(keys) == 0:
         empty = q.new_full((len(q),), -torch.inf)
-        return q.new_zeros(len(q), LATENT), empty, empty
+        return q.new_zeros(len(q), d_v), empty, empty
     logits = softmax_scale * (q @ keys.T)
-    out = logits.softmax(-1) @ keys[:, :LATENT]
+    out = logits.softmax(-1) @ keys[:, :d_v]
     lse = logits.logsumexp(-1)
     if attn_sink is not None:
         out = out / (1.0 + torch.exp(attn_sink.to(q.dtype) - lse))[:, None]
     return out, logits.amax(-1), lse
-
-
-def _quantised(values: Tensor, scale: Tensor | None) -> Tensor:
-    if scale is None:
-        return values
-    return (values.float() / scale.float()).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
-
-
-def _ds_mla(latent: Tensor, rope: Tensor) -> Tensor:
-    """Rows of 656 bytes: e4m3 codes, a float32 scale per tile, bf16 rope."""
-    tiles = latent.float().reshape(-1, LATENT // TILE, TILE)
-    scale = tiles.abs().amax(-1, keepdim=True) / E4M3_MAX
-    scale = torch.where(scale == 0, torch.ones_like(scale), scale)
-    codes = _quantised(tiles, scale).flatten(1)
-    parts = (codes, scale.flatten(1), rope.to(torch.bfloat16))
-    return torch.cat([part.contiguous().view(torch.uint8) for part in parts], -1)
-
-
-def _write(kv_cache: Tensor, slots: Tensor, rows: Tensor) -> None:
-    if kv_cache.element_size() == 1:
-        kv_cache, rows = kv_cache.view(torch.uint8), rows.view(torch.uint8)
-    kv_cache[slots // kv_cache.shape[1], slots % kv_cache.shape[1]] = rows

@@ -15,7 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from machine_code import Kernel, is_shared, kernels, launched, unclaimed
+import cuobjdump
+from sources import sources_sha256
+from variant_kernels import VariantKernels
 
 
 def main() -> None:
@@ -27,7 +29,7 @@ def main() -> None:
     parser.add_argument("--version", required=True)
     parser.add_argument("--cxx", required=True, help="the C++ compiler and its version")
     parser.add_argument("--cxx-flags", default="")
-    parser.add_argument("--nvcc", type=Path, help="the CUDA compiler; cuobjdump is beside it")
+    parser.add_argument("--nvcc", type=Path, help="the CUDA compiler; cuobjdump and nvdisasm are beside it")
     parser.add_argument("--cuda-flags", default="")
     options = parser.parse_args()
     (options.folder / "manifest.json").write_text(json.dumps(manifest(options), indent=1) + "\n", encoding="utf-8")
@@ -38,12 +40,12 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
     folder: Path = options.folder
     registry = json.loads((folder / "registry.json").read_text(encoding="utf-8"))
     library = folder / f"libmla_{options.payload}.so"
-    found = kernels(library, options.nvcc.parent) if options.nvcc else []
+    found = VariantKernels(registry, cuobjdump.read(library, options.nvcc.parent).kernels if options.nvcc else [])
     compilers, flags = {"cxx": options.cxx}, {"cxx": options.cxx_flags.strip()}
     if options.nvcc:
         compilers["cuda"] = nvcc_version(options.nvcc)
         flags["cuda"] = options.cuda_flags
-        require_kernels(registry["variants"], found)
+        require_kernels(found)
     commit, dirty = commit_of(options.generated)
     return {
         "payload": options.payload,
@@ -51,6 +53,7 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
         "abi_hash": registry["abi_hash"],
         "commit": commit,
         "dirty": dirty,
+        "sources_sha256": sources_sha256(Path(__file__).parents[1], options.generated, options.payload),
         **json.loads((options.generated / "provenance.json").read_text(encoding="utf-8")),
         "compilers": compilers,
         "flags": flags,
@@ -58,20 +61,18 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
         "variants": {
             variant["name"]: {
                 "config": {"op": variant["op"], "arch": variant["arch"], **variant["baked"], **variant["accepts"]},
-                "kernels": [kernel.as_dict() for kernel in launched(variant, found)],
+                "kernels": [kernel.as_dict() for kernel in found.launched[variant["name"]]],
             }
             for variant in registry["variants"]
         },
-        "shared": [kernel.as_dict() for kernel in found if is_shared(kernel)],
+        "shared": [kernel.as_dict() for kernel in found.shared],
     }
 
 
-def require_kernels(variants: list[dict[str, Any]], found: list[Kernel]) -> None:
-    """Stop the build where a variant has no kernel, or a kernel no variant."""
-    missing = [f"{variant['name']}: no kernel in the library" for variant in variants if not launched(variant, found)]
-    foreign = [f"{kernel.name}: no variant launches it" for kernel in unclaimed(variants, found)]
-    if missing or foreign:
-        sys.exit("the library does not hold what registry.json says:\n" + "\n".join([*missing, *foreign]))
+def require_kernels(found: VariantKernels) -> None:
+    """Stop the build where a variant has no kernel, a kernel no variant, or a product no tensor cores."""
+    if problems := list(found.problems()):
+        sys.exit("the library does not hold what registry.json says:\n" + "\n".join(problems))
 
 
 def file_facts(path: Path) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from mla_kernels.addition import addition
-from mla_kernels.index import Index
-from mla_kernels.registry import Registry
+from mla_kernels.payloads.index import Index
+from mla_kernels.payloads.registry import Registry
+from mla_kernels.resolve.addition import addition
 
 from codegen import abi
 from codegen.allow import refusal

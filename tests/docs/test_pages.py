@@ -141,15 +141,18 @@ def test_the_refusal_of_the_readme():
 
 
 def test_docstrings():
-    for name in sorted(path.stem for path in Path(mla.__file__).parent.glob("*.py") if path.stem != "__main__"):
-        module = mla if name == "__init__" else import_module(f"mla_kernels.{name}")
-        failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    package = Path(mla.__file__).parent
+    paths = [path for path in sorted(package.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
+    assert len(paths) > 1
+    for path in paths:
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        failed, _ = doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS)
         assert failed == 0, name
 
 
 def test_refusals_are_those_of_the_package():
     """The last list of install.md quotes messages, before the first capital."""
-    kinds = ("mla_kernels/*.py", "mla_kernels/bench/*.py", "csrc/launcher/*.cpp")
+    kinds = ("mla_kernels/**/*.py", "csrc/launcher/**/*.cpp")
     sources = [path for kind in kinds for path in sorted((ROOT / "package").glob(kind))]
     said = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in sources)
     section = (DOCS / "install.md").read_text(encoding="utf-8").partition("What a refusal means")[2]

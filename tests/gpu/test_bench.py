@@ -12,7 +12,7 @@ from mla_kernels.bench import caches_cuda, cuda, decode_cuda, peers, run_cuda, s
 from mla_kernels.bench.problems import SCALE, Problem
 from mla_kernels.bench.sparse_problems import SparseDecode, SparsePrefill
 from mla_kernels.bench.tensors import Tensors
-from mla_kernels.cli import main
+from mla_kernels.diagnostics.cli import main
 
 from tests.gpu.support.availability import refuse, require_op
 

@@ -25,7 +25,7 @@ WATCHED = [
 ]
 """racecheck follows neither copies that arrive at a barrier when they are done, with which ``gather`` loads, nor an
 order that one barrier hands on to another, as where threads that dequantize e4m3 reuse the memory of Q: it reports all
-of them. Of ``swap_ab`` it reports three pairs on either side of a barrier (docs/kernels/sm90_decode.md). Stalling warps
+of them. Of ``swap_ab`` it reports three pairs on either side of a barrier (docs/kernels/sm90/log.md). Stalling warps
 (sm90/test_stalling_warps.py) watch those."""
 FOUND = 86
 """The exit status of a run in which a tool found something."""

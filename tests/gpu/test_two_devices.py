@@ -16,9 +16,9 @@ from tests.gpu.support.availability import devices_alike, require_arch, require_
 from tests.gpu.support.cases import case
 from tests.gpu.support.sm90 import ARCH, each, each_with
 from tests.gpu.support.tensors import set_all_bits
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode
+from tests.support.rows import Row
 
 TURNS = 20
 TYPES: dict[str, tuple[str, ...]] = {

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from .rows import Row, arch, archs
-from .variants import range_over
+from tests.support.rows import Row, arch, archs
+from tests.support.variants import range_over
 
 NOT_RUN = "not run: "
 

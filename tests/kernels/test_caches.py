@@ -7,10 +7,10 @@ import torch
 from mla_kernels import reference
 from torch import Tensor
 
-from . import memory
-from .compare import Tolerance, assert_close, assert_same_bytes
-from .problems import Packed, encode, generator, poisoned_pool, random, unchanged
-from .rows import Row
+from tests.support import memory
+from tests.support.compare import Tolerance, assert_close, assert_same_bytes
+from tests.support.problems import Packed, encode, generator, poisoned_pool, random, unchanged
+from tests.support.rows import Row
 
 FP8_BYTES = torch.arange(256, dtype=torch.uint8)
 NAN_CODES = (0x7F, 0xFF)

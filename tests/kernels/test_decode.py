@@ -8,10 +8,10 @@ import pytest
 import torch
 from mla_kernels import reference
 
-from . import memory
-from .compare import assert_same_bytes
-from .problems import Decode, unchanged
-from .rows import Row
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode, unchanged
+from tests.support.rows import Row
 
 pytestmark = pytest.mark.op("decode")
 

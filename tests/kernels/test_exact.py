@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from . import memory
-from .compare import SINGLE_LSE, Tolerance, assert_close
-from .problems import encode, generator
-from .rows import Row
+from tests.support import memory
+from tests.support.compare import SINGLE_LSE, Tolerance, assert_close
+from tests.support.problems import encode, generator
+from tests.support.rows import Row
 
 EXACT = Tolerance(0.0, 0.0)
 SHARP = 512.0

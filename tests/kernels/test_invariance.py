@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from .compare import assert_same_bytes
-from .invariance import check_batch_invariance
-from .problems import Decode
-from .rows import Row
-from .sparse import SparseDecode, SparsePrefill
+from tests.support.compare import assert_same_bytes
+from tests.support.invariance import check_batch_invariance
+from tests.support.problems import Decode
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode, SparsePrefill
 
 INSTRUCTION_SETS = {
     "baseline": set[str](),
@@ -31,10 +31,10 @@ INSTRUCTION_SETS = {
 @cache
 def work(task: str, **variables: str) -> dict[str, str]:
     """The digests of a task run in a process of its own."""
-    paths = [str(Path(__file__).parents[1]), *(path for path in sys.path if path)]
+    paths = [str(Path(__file__).parents[2]), *(path for path in sys.path if path)]
     environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
-        [sys.executable, "-m", "kernels.worker", task],
+        [sys.executable, "-m", "tests.kernels.worker", task],
         env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{task} {variables}: exit {done.returncode}\n{done.stderr[-4000:]}"

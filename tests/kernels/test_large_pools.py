@@ -6,10 +6,10 @@ import pytest
 import torch
 from mla_kernels import reference
 
-from . import memory
-from .compare import DENSE, SPARSE, assert_close, assert_same_bytes
-from .problems import SCALE, Packed, encode, generator, random, tolerances, write_rows
-from .rows import Row
+from tests.support import memory
+from tests.support.compare import DENSE, SPARSE, assert_close, assert_same_bytes
+from tests.support.problems import SCALE, Packed, encode, generator, random, tolerances, write_rows
+from tests.support.rows import Row
 
 PAGE = 64
 PLENTY = 2**31

@@ -10,10 +10,10 @@ import torch
 from mla_kernels import reference
 from torch import Tensor
 
-from . import memory
-from .compare import DENSE, LSE, SINGLE, SINGLE_LSE, as_bytes, assert_close, assert_same_bytes
-from .problems import generator, random, unchanged
-from .rows import Row
+from tests.support import memory
+from tests.support.compare import DENSE, LSE, SINGLE, SINGLE_LSE, as_bytes, assert_close, assert_same_bytes
+from tests.support.problems import generator, random, unchanged
+from tests.support.rows import Row
 
 pytestmark = pytest.mark.op("merge_states")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from .problems import SCALE, Decode
-from .rows import Row
-from .sparse import SparseDecode, SparsePrefill
+from tests.support.problems import SCALE, Decode
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode, SparsePrefill
 
 NATIVE = {"where": lambda row: row.arch == "cpu" and row.q_dtype != "bf16" and row.kv_dtype != "e4m3"}
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .problems import Decode
-from .rows import Row
-from .sparse import SparseDecode, SparsePrefill
+from tests.support.problems import Decode
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode, SparsePrefill
 
 FIXTURES = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 few = settings(max_examples=25, suppress_health_check=FIXTURES)

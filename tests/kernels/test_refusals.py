@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from . import memory
-from .problems import SCALE, Decode, unchanged
-from .rows import Row
-from .sparse import INT_MAX, INT_MIN, SparseDecode, SparsePrefill
+from tests.support import memory
+from tests.support.problems import SCALE, Decode, unchanged
+from tests.support.rows import Row
+from tests.support.sparse import INT_MAX, INT_MIN, SparseDecode, SparsePrefill
 
 CPU = {"where": lambda row: row.arch == "cpu"}
 

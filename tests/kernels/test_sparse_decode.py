@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from . import memory
-from .compare import SPARSE, as_bytes, assert_close, assert_same_bytes
-from .problems import tolerances
-from .rows import Row
-from .sparse import ABSENT, SparseDecode
+from tests.support import memory
+from tests.support.compare import SPARSE, as_bytes, assert_close, assert_same_bytes
+from tests.support.problems import tolerances
+from tests.support.rows import Row
+from tests.support.sparse import ABSENT, SparseDecode
 
 pytestmark = pytest.mark.op("sparse_decode")
 

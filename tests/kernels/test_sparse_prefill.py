@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from .compare import assert_same_bytes
-from .rows import Row
-from .sparse import SparsePrefill
+from tests.support.compare import assert_same_bytes
+from tests.support.rows import Row
+from tests.support.sparse import SparsePrefill
 
 pytestmark = pytest.mark.op("sparse_prefill")
 

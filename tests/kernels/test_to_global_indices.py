@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from mla_kernels import reference
 from torch import Tensor
 
-from . import memory
-from .compare import assert_same_bytes
-from .global_indices import formula, problem
-from .problems import unchanged
-from .sparse import INT_MAX, INT_MIN
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.global_indices import formula, problem
+from tests.support.problems import unchanged
+from tests.support.sparse import INT_MAX, INT_MIN
 
 
 def convert(*tensors: Tensor, page_size: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""What runs in a process of its own: ``python -m kernels.worker <task>`` prints a digest per problem as JSON.
+"""What runs in a process of its own: ``python -m tests.kernels.worker <task>`` prints a digest per problem as JSON.
 
 Threads and instruction set are read from the environment once a process, and a fork is best made by a process that
 holds nothing else.
@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from .compare import as_bytes
-from .problems import Decode, generator, random
-from .rows import rows
-from .sparse import SparseDecode, SparsePrefill
+from tests.support.compare import as_bytes
+from tests.support.problems import Decode, generator, random
+from tests.support.rows import rows
+from tests.support.sparse import SparseDecode, SparsePrefill
 
 
 def digest(*tensors: Tensor) -> str:

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from cuobjdump import Cubin, DeviceCode, Kernel
 
-from ci import check_wheels
-from ci.wheel_checks import machine_code
-from ci.wheel_checks.machine_code import Cubin, DeviceCode
-from ci.wheelfile import Wheel
-from tests.packaging.fake_wheels import CUBIN, KERNEL, PLATFORM, ROWS, VERSION, files_of, library, pack
+from ci.release import check_wheels
+from ci.release.checks import machine_code
+from ci.release.wheelfile import Wheel
+from tests.packaging.fake_wheels import CUBIN, CUBIN_SHA256, KERNEL, PLATFORM, ROWS, VERSION, files_of, library, pack
 
 TOOLS = ("auditwheel", "abi3audit", "check-wheel-contents", "twine")
 OWN = [name for name in check_wheels.CHECKS if name not in TOOLS]
@@ -29,6 +29,13 @@ def device(monkeypatch):
     found: dict[str, DeviceCode] = {}
     monkeypatch.setattr(machine_code, "device_code", lambda _: found["code"])
     return found
+
+
+def cubin(arch: str, *symbols: str, code: tuple[str, ...] = ("HGMMA.64x64x16.F32.BF16 R24, R56, gdesc[UR4], R24 ;",)):
+    """A cubin of decode kernels with such instructions."""
+    name = "void mla::sm90::decode::kernel<(mla::DType)0>(mla::sm90::decode::Params)"
+    kernels = (Kernel(symbol, name, CUBIN_SHA256, "REG:128 STACK:0 SHARED:1024", code) for symbol in symbols)
+    return Cubin(arch, CUBIN, tuple(kernels))
 
 
 class Case:
@@ -76,7 +83,7 @@ def case(tmp_path, binary, device):
     """Makes the good wheel of a payload, with one kernel in one cubin."""
 
     def make(payload: str) -> Case:
-        device["code"] = DeviceCode((Cubin(ARCH.get(payload, ""), CUBIN, (KERNEL,)),), ())
+        device["code"] = DeviceCode((cubin(ARCH.get(payload, ""), KERNEL),))
         return Case(tmp_path, payload, binary)
 
     return make

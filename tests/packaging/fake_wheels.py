@@ -17,7 +17,8 @@ MACHINE = platform.machine()
 PLATFORM = f"manylinux_2_28_{MACHINE}"
 ABI_HASH = "0123456789abcdef"
 KERNEL = "_Z6kernelv"
-CUBIN = "c0" * 32
+CUBIN = b"a cubin"
+CUBIN_SHA256 = hashlib.sha256(CUBIN).hexdigest()
 ROWS = {row.payload: row for row in rows()}
 
 Files = dict[str, bytes]
@@ -57,9 +58,15 @@ def files_of(row: Row, binary: bytes, version: str = VERSION, platform: str = PL
         "A wheel for tests.",
     ]
     wheel = ["Wheel-Version: 1.0", "Generator: tests", "Root-Is-Purelib: false", f"Tag: {row.tag}-{platform}"]
-    kernels = [] if row.core else [{"symbol": KERNEL, "cubin_sha256": CUBIN}]
+    kernels = [] if row.core else [{"symbol": KERNEL, "cubin_sha256": CUBIN_SHA256}]
     arch = {"cpu": "cpu", "sm90": "sm90a", "sm100": "sm100f"}[row.payload]
-    registry = {"payload": row.payload, "abi_hash": ABI_HASH, "arch": {"name": arch}, "variants": [{"name": "decode"}]}
+    registry = {
+        "payload": row.payload,
+        "abi_hash": ABI_HASH,
+        "arch": {"name": arch},
+        "enumerators": {"DType": ["bf16"], "Load": [], "Schedule": []},
+        "variants": [{"name": "decode", "op": "decode", "baked": {"q_dtype": "bf16"}, "tensor_cores": not row.core}],
+    }
     parts = [] if row.core else [component("nvidia-cutlass"), component("nvidia-cuda-runtime")]
     files = {
         f"{row.package}/__init__.py": b"",

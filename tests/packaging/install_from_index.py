@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ci import index
-from ci.index_server import Environment, serving
+from ci.release import index
+from ci.release.index_server import Environment, serving
 from ci.rows import ROOT, rows
 
 DIST = ROOT / "dist"

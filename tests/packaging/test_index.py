@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ci import index
-from ci.index_server import HTML, JSON, Answer, Environment, serving
+from ci.release import index
+from ci.release.index_server import HTML, JSON, Answer, Environment, serving
 from tests.packaging.fake_wheels import PLATFORM, ROWS, wheel
 
 

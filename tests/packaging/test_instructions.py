@@ -2,186 +2,227 @@
 
 from __future__ import annotations
 
-import importlib.util
+import dataclasses
 import json
 import re
-import sys
 from pathlib import Path
 
+import cuobjdump
 import pytest
+from cuobjdump import Kernel
+from variant_kernels import VariantKernels
 
-from ci import instructions
+from ci.measure import instructions
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("machine_code", ROOT / "package" / "tools" / "machine_code.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-machine_code = importlib.util.module_from_spec(SPEC)
-sys.modules["machine_code"] = machine_code
-SPEC.loader.exec_module(machine_code)
-Kernel, launched, unclaimed = machine_code.Kernel, machine_code.launched, machine_code.unclaimed
-ELEMENTS = [
-    ("half_t", "half_t"),
-    ("bfloat16_t", "bfloat16_t"),
-    ("float_e4m3_t", "half_t"),
-    ("float_e4m3_t", "bfloat16_t"),
-]
-DTYPE = {name: number for number, name in enumerate(("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla"))}
+REGISTRIES = {
+    payload: json.loads((ROOT / "generated" / payload / "registry.json").read_text()) for payload in ("sm90", "sm100")
+}
+CUTLASS_TYPE = {"fp16": "half_t", "bf16": "bfloat16_t", "e4m3": "float_e4m3_t"}
+
+LISTING = """
+		Function : kernel
+	.headerflags	@"EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"
+        /*0000*/                   LDC R1, c[0x0][0x28] ;                                     /* 0x00000a00ff017b82 */
+                                                                                              /* 0x000fe20000000800 */
+        /*5e80*/                   HGMMA.{shape} R24, R128, gdesc[UR16], RZ, !UPT ;           /* 0x00e0001080187df0 */
+                                                                                              /* 0x000fe2000c7018ff */
+        /*5eb0*/                   HGMMA.{shape} R24, R124, gdesc[UR16], R24 ;                /* 0x00e000107c187df0 */
+                                                                                              /* 0x000fe20008701818 */
+        /*6030*/                   HGMMA.{shape} R24, R68, gdesc[UR16], R24, gsb0 ;           /* 0x00e0001044187df0 */
+                                                                                              /* 0x000fe60008001818 */
+        /*6040*/              @!P0 BRA 0xa340 ;                                               /* 0x0000009800a88947 */
+                                                                                              /* 0x000fea0003800000 */
+"""
+"""As of Hopper's kernels, shortened."""
+
+BLACKWELL = """
+		Function : kernel
+	.headerflags	@"EF_CUDA_SM100 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM100)"
+        /*7b60*/                   UTC{kind}MMA.2CTA gdesc[UR24], gdesc[UR40], tmem[UR11], tmem[UR22], idesc[UR23], UP0 ;  /* 0x00ff1628180075ea */
+                                                                                              /* 0x0003e2000820000b */
+        /*7b70*/                   UMOV UR34, UR26 ;                                          /* 0x0000001a00227c82 */
+                                                                                              /* 0x000fe20008000000 */
+"""  # noqa: E501
+SHARED = {
+    "sm90": ["mla::sm90::scheduler::plan_kernel(S)", "void mla::sm90::combine::combine_kernel<(mla::DType)2, true>(P)"],
+    "sm100": ["void mla::sm100::rows::prepare_rows_kernel<uint4>(mla::sm100::RowShape)"],
+}
+SHAPE = {"fp16": "64x64x16.F32", "bf16": "64x64x16.F32.BF16"}
 
 
-def variants() -> list[dict]:
-    return json.loads((ROOT / "generated" / "sm100" / "registry.json").read_text())["variants"]
+def listing(variant: dict) -> str:
+    """What ``cuobjdump -sass`` prints of a variant's own kernel, in short."""
+    if variant["arch"] == "sm100f":
+        return BLACKWELL.format(kind="Q" if variant["baked"]["q_dtype"] == "e4m3" else "H")
+    swapped = variant["baked"]["schedule"] == "swap_ab"
+    return LISTING.format(shape="64x16x16.F32" if swapped else SHAPE[variant["baked"]["q_dtype"]])
 
 
-def kernel(name: str, cubin: str):
-    return Kernel(f"{name}@{cubin}", name, cubin, 255, 1024, 0)
+def without_products(text: str) -> str:
+    """A listing from which the tensor-core instructions are struck, with the second halves of their encodings."""
+    return re.sub(r".*\b(?:HG|UTC[HQ])MMA\b.*\n.*\n", "", text)
 
 
-@pytest.fixture
-def library() -> list:
-    """The kernels of a whole sm100 library, as ``cuobjdump`` and ``c++filt`` name them."""
-    mla = "void cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaKernelTmaWarpspecialized<cute::tuple<int>, "
-    reduction = "void cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaReductionKernel<"
-    found = []
-    for element, out in ELEMENTS:
-        for schedule in ("Individual", "Persistent"):
-            for is_async in ("true", "false"):
-                cubin = f"{element} {schedule} {is_async}"
-                found.append(
-                    kernel(
-                        f"{mla}cutlass::{element}, float, cutlass::{out}, float, "
-                        f"cutlass::fmha::kernel::Sm100Mla{schedule}TileScheduler, {is_async}> >(Params)",
-                        cubin,
-                    )
-                )
-                merges = kernel(f"{reduction}cutlass::{out}, float, float, 128ul, 512ul, 256> >(Params)", cubin)
-                found += [merges] if merges not in found else []
-    for out in ("half_t", "bfloat16_t"):
-        found.append(
-            kernel(f"{reduction}cutlass::{out}, float, float, 128ul, 512ul, 256> >(Params)", "sm100 merge_states")
-        )
-    for variant in variants():
-        types = [f"(mla::DType){DTYPE[value]}" for trait, value in variant["baked"].items() if "dtype" in trait]
-        folder = "sm100" if variant["baked"].get("schedule") == "reduction" else "cuda"
-        if variant["op"] not in ("decode", "sparse_decode"):
-            name = f"void mla::{folder}::{variant['op']}::run_kernel<{', '.join([*types, 'true'])}>(Problem)"
-            found.append(kernel(name, f"{folder} {variant['op']}"))
-    return [*found, kernel("void mla::sm100::rows::prepare_rows_kernel<uint4>(mla::sm100::RowShape)", "rows")]
+def kernel(name: str, cubin: str = "", code: tuple[str, ...] = (), stack: int = 0) -> Kernel:
+    usage = f"REG:128 STACK:{stack} SHARED:1024"
+    return Kernel(f"{name}@{cubin}", name, cubin, usage, code)
 
 
-def test_every_variant_has_kernels_and_every_kernel_a_variant(library):
-    assert [variant["name"] for variant in variants() if not launched(variant, library)] == []
-    assert unclaimed(variants(), library) == []
-
-
-def test_a_kernel_belongs_to_variants_of_its_own_traits_only(library):
-    for variant in variants():
-        for found in launched(variant, library):
-            if "run_kernel" in found.name:
-                folder = "sm100" if variant["baked"].get("schedule") == "reduction" else "cuda"
-                types = [f"(mla::DType){DTYPE[value]}" for name, value in variant["baked"].items() if "dtype" in name]
-                assert found.name.startswith(f"void mla::{folder}::{variant['op']}::run_kernel<{', '.join(types)}"), (
-                    variant
-                )
-            if "TileScheduler" in found.name:
-                assert variant["baked"]["schedule"].capitalize() + "TileScheduler" in found.name
-                assert f"{str(variant['baked']['load'] == 'cpasync').lower()}> >" in found.name
-            if "Reduction" in found.name and variant["op"] != "merge_states":
-                assert found.cubin_sha256 in {each.cubin_sha256 for each in launched(variant, library) if each != found}
-
-
-def test_every_missing_kernel_is_missed(library):
-    own = [found for found in library if "rows::" not in found.name and "Reduction" not in found.name]
-    assert own
-    for gone in own:
-        rest = [found for found in library if found.name != gone.name]
-        assert [variant for variant in variants() if not launched(variant, rest)], gone.name
-
-
-def test_a_foreign_kernel_is_found(library):
-    foreign = kernel("void mla::cuda::gather_kv::gather_kernel<(mla::DType)0, (mla::DType)0, true>(Arguments)", "x")
-    assert unclaimed(variants(), [*library, foreign]) == [foreign]
-
-
-def test_a_spill_is_found():
-    name = "void mla::cuda::store_kv::store_kernel<(mla::DType)1, (mla::DType)1, true>(Arguments)"
-    assert instructions.problems([instructions.Kernel(name, 90, 0, 144, 0)]) == [
-        f"{name}: 144 bytes of stack: it spills"
-    ]
-    assert instructions.problems([instructions.Kernel(name, 90, 0, 0, 0)]) == []
-
-
-def test_a_kernel_without_tensor_cores_is_found(library):
-    name = library[0].name
-    assert "Sm100FmhaMlaKernel" in name
-    assert instructions.problems([instructions.Kernel(name, 255, 0, 0, 48)]) == []
-    assert instructions.problems([instructions.Kernel(name, 255, 0, 0, 0)]) == [f"{name}: no tensor-core instruction"]
-
-
-def test_serialised_products_are_found():
-    name = "void mla::sm90::decode::attend<(mla::DType)2, (mla::DType)2>(mla::sm90::Params)"
-    assert instructions.problems([instructions.Kernel(name, 128, 1024, 0, 44, 5)]) == []
-    assert instructions.problems([instructions.Kernel(name, 128, 1024, 0, 44, 44)]) == [
-        f"{name}: 44 wgmma instructions in 44 groups: the compiler has serialised them"
-    ]
-
-
-@pytest.mark.parametrize(("end", "groups"), [("", 0), (", gsb0", 1)])
-def test_an_instruction_that_ends_a_group_is_counted(monkeypatch, end, groups):
-    text = {
-        "-sass": f"Function : k\n /*5620*/ HGMMA.64x64x16.F32.BF16 R24, R56, gdesc[UR4], R24{end} ;\n",
-        "-res-usage": "Function k:\n REG:128 STACK:0 SHARED:1024",
-    }
-    monkeypatch.setattr(
-        instructions, "_run", lambda tool, option="", *_, stdin="": "k" if tool == "c++filt" else text[option].strip()
+def traits(variant: dict) -> str:
+    """The template arguments of a kernel of ours, as ``c++filt`` writes them."""
+    enumerators = REGISTRIES["sm90"]["enumerators"]
+    kinds = {"load": "Load", "schedule": "Schedule"}
+    return ", ".join(
+        f"(mla::{kind}){enumerators[kind].index(value)}"
+        for trait, value in variant["baked"].items()
+        for kind in [kinds.get(trait, "DType")]
     )
-    (found,) = instructions.kernels(Path("library.so")).values()
-    assert (found.tensor_core_instructions, found.wgmma_groups) == (1, groups)
 
 
-def test_names_are_read_with_the_enumerators_of_csrc():
-    common = ROOT / "package" / "csrc" / "common"
-    text = (common / "dtype.h").read_text() + (common / "traits.h").read_text()
-    declared = {
-        name: tuple(body.replace(",", " ").split())
-        for name, body in re.findall(r"enum class (\w+) : int32_t \{([^}]*)\}", text)
+def names_of(variant: dict) -> list[tuple[str, str]]:
+    """The names of a variant's own kernels, each with the cubin it lies in."""
+    op, baked = variant["op"], variant["baked"]
+    if not variant["tensor_cores"]:
+        folder = "sm100" if baked.get("schedule") == "reduction" else "cuda"
+        arguments = traits({"baked": {name: value for name, value in baked.items() if name.endswith("_dtype")}})
+        return [
+            (f"void mla::{folder}::{op}::run_kernel<{', '.join(filter(None, [arguments, 'true']))}>(P)", folder + op)
+        ]
+    if variant["arch"] == "sm90a":
+        params = f"mla::sm90::{'decode' if op == 'decode' else 'sparse_decode'}::Params"
+        place = f"mla::sm90::{baked['schedule']}::attention_kernel"
+        return [(f"void {place}<{params}, {traits(variant)}, {last}>({params})", "one") for last in (1, 2)]
+    types = f"cutlass::{CUTLASS_TYPE[baked['q_dtype']]}, float, cutlass::{CUTLASS_TYPE[baked['out_dtype']]}, float"
+    schedule, is_async = baked["schedule"].capitalize(), str(baked["load"] == "cpasync").lower()
+    mla = f"Sm100FmhaMlaKernelTmaWarpspecialized<cute::tuple<int>, {types}, "
+    name = f"{mla}cutlass::fmha::kernel::Sm100Mla{schedule}TileScheduler, {is_async}>"
+    return [(f"void cutlass::device_kernel<cutlass::fmha::kernel::{name} >(Params)", types + schedule + is_async)]
+
+
+def reduction(variant: dict) -> str:
+    out = CUTLASS_TYPE[variant["baked"]["out_dtype"]]
+    arguments = f"cutlass::{out}, float, float, 128ul, 512ul, 256"
+    return f"void cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaReductionKernel<{arguments}> >(Params)"
+
+
+def library(payload: str) -> list[Kernel]:
+    """The kernels of a whole library, as ``cuobjdump`` and ``c++filt`` name them."""
+    found: dict[tuple[str, str], Kernel] = {}
+    for variant in REGISTRIES[payload]["variants"]:
+        code = cuobjdump.instructions(listing(variant))["kernel"] if variant["tensor_cores"] else ()
+        for name, cubin in names_of(variant):
+            found[name, cubin] = kernel(name, cubin, code)
+            if "cutlass" in name or variant["baked"].get("schedule") == "reduction":
+                found[reduction(variant), cubin] = kernel(reduction(variant), cubin)
+    shared = {
+        "sm90": [
+            "mla::sm90::scheduler::plan_kernel(S)",
+            "void mla::sm90::combine::combine_kernel<(mla::DType)2, true>(P)",
+        ],
+        "sm100": ["void mla::sm100::rows::prepare_rows_kernel<uint4>(mla::sm100::RowShape)"],
     }
-    assert declared == machine_code.ENUMERATORS
+    return [*found.values(), *map(kernel, shared[payload])]
+
+
+@pytest.fixture(params=REGISTRIES)
+def payload(request) -> str:
+    return request.param
+
+
+def test_every_variant_has_kernels_and_every_kernel_a_variant(payload):
+    assert list(VariantKernels(REGISTRIES[payload], library(payload)).problems()) == []
+
+
+def test_a_kernel_belongs_to_variants_of_its_own_traits_only(payload):
+    found = VariantKernels(REGISTRIES[payload], library(payload))
+    for variant in found.variants:
+        wanted = {name for name, _ in names_of(variant)}
+        assert {each.name for each in found.own[variant["name"]]} == wanted
+        for each in found.launched[variant["name"]]:
+            if "Reduction" in each.name and variant["op"] != "merge_states":
+                assert each.cubin_sha256 in {own.cubin_sha256 for own in found.own[variant["name"]]}
+
+
+def test_every_missing_kernel_is_missed(payload):
+    kernels = library(payload)
+    for variant in REGISTRIES[payload]["variants"]:
+        own = {name for name, _ in names_of(variant)}
+        rest = [each for each in kernels if each.name not in own]
+        problems = list(VariantKernels(REGISTRIES[payload], rest).problems())
+        assert f"{variant['name']}: no kernel in the library" in problems
+
+
+def test_a_foreign_kernel_is_found(payload):
+    foreign = kernel("void mla::cuda::gather_kv::gather_kernel<(mla::DType)0, (mla::DType)0, true>(Arguments)")
+    found = VariantKernels(REGISTRIES[payload], [*library(payload), foreign])
+    assert list(found.problems()) == [f"{foreign.name}: no variant launches it"]
+
+
+TENSOR_CORES = [
+    pytest.param(payload, variant, id=variant["name"])
+    for payload, registry in REGISTRIES.items()
+    for variant in registry["variants"]
+    if variant["tensor_cores"]
+]
+
+
+@pytest.mark.parametrize(("payload", "variant"), TENSOR_CORES)
+def test_a_kernel_that_lost_its_tensor_cores_is_found_by_name(payload, variant):
+    kernels = library(payload)
+    (lost, _), *_ = names_of(variant)
+    code = cuobjdump.instructions(without_products(listing(variant)))["kernel"]
+    assert code
+    assert len(code) < len(cuobjdump.instructions(listing(variant))["kernel"])
+    damaged = [dataclasses.replace(each, instructions=code) if each.name == lost else each for each in kernels]
+    problems = list(VariantKernels(REGISTRIES[payload], damaged).problems())
+    assert f"{variant['name']}: {lost}: no tensor-core instruction" in problems
+    assert all(lost in problem for problem in problems)
+    assert set(problems) <= set(instructions.problems(VariantKernels(REGISTRIES[payload], damaged)))
+
+
+def test_tensor_cores_are_wanted_of_every_attention_on_a_gpu():
+    """Only ops that multiply no matrices do without them."""
+    for registry in REGISTRIES.values():
+        for variant in registry["variants"]:
+            plain = variant["op"] in ("merge_states", "store_kv", "gather_kv", "to_global_indices")
+            assert variant["tensor_cores"] == (not plain), variant["name"]
+
+
+def test_a_spill_is_found(payload):
+    name = "void mla::cuda::store_kv::store_kernel<(mla::DType)1, (mla::DType)1, true>(Arguments)"
+    for stack, told in ((144, [f"{name}: 144 bytes of stack: it spills"]), (0, [])):
+        found = VariantKernels(REGISTRIES[payload], [kernel(name, stack=stack)])
+        assert list(instructions.problems(found)) == told
+
+
+def test_an_empty_library_is_found(payload):
+    assert list(instructions.problems(VariantKernels(REGISTRIES[payload], []))) == ["it holds no kernel"]
+
+
+@pytest.mark.parametrize(("ended", "serialised"), [(5, False), (44, True)])
+def test_serialised_products_are_found(ended, serialised):
+    product = "HGMMA.64x64x16.F32.BF16 R24, R56, gdesc[UR4], R24"
+    code = tuple(f"{product}{', gsb0' if index < ended else ''} ; 0x0 0x0" for index in range(44))
+    found = kernel("void mla::sm90::rows_m64::attention_kernel<(mla::DType)2>(Params)", code=code)
+    assert (found.tensor_core_instructions, found.wgmma_groups) == (44, ended)
+    told = [f"{found.name}: 44 wgmma instructions in 44 groups: the compiler has serialised them"]
+    assert list(instructions.problems(VariantKernels(REGISTRIES["sm90"], [found]))) == (told if serialised else [])
 
 
 def test_schedules_of_the_same_types_have_their_own_kernels():
-    registry = json.loads((ROOT / "generated" / "sm90" / "registry.json").read_text())
-    codes = [each for each in registry["variants"] if each["op"] == "decode" and each["baked"]["kv_dtype"] == "e4m3"]
-    schedule = {name: number for number, name in enumerate(machine_code.ENUMERATORS["Schedule"])}
-    found = [
-        kernel(
-            "void mla::sm90::decode::attend<(mla::DType)2, (mla::DType)3, (mla::DType)2, (mla::Load)1, "
-            f"(mla::Schedule){schedule[each['baked']['schedule']]}, 1>(mla::sm90::Params)",
-            "one",
-        )
-        for each in codes
-    ]
-    assert len(codes) == 2
-    assert [launched(each, found) for each in codes] == [[own] for own in found]
+    found = VariantKernels(REGISTRIES["sm90"], library("sm90"))
+    fp8 = [each for each in found.variants if each["op"] == "decode" and each["baked"]["kv_dtype"] == "e4m3"]
+    assert {each["baked"]["schedule"] for each in fp8} == {"rows_m64", "swap_ab"}
+    assert not set(found.own[fp8[0]["name"]]) & set(found.own[fp8[1]["name"]])
 
 
 def test_one_kernel_may_be_of_several_ops():
     """Sparse prefill launches the kernel that sparse decode compiles, of its own types."""
-    registry = json.loads((ROOT / "generated" / "sm90" / "registry.json").read_text())
-    sparse = [each for each in registry["variants"] if each["op"].startswith("sparse_")]
-    numbers = {
-        kind: {name: number for number, name in enumerate(names)} for kind, names in machine_code.ENUMERATORS.items()
-    }
-
-    def attends(q: str, kv: str):
-        types = ", ".join(f"(mla::DType){numbers['DType'][name]}" for name in (q, kv, q))
-        traits = f"(mla::Load){numbers['Load']['gather']}, (mla::Schedule){numbers['Schedule']['compute']}"
-        params = "mla::sm90::sparse::SelectedParams"
-        return kernel(f"void mla::sm90::sparse::attend_selected<{types}, {traits}, 1>({params})", "one")
-
-    found = {pair: attends(*pair) for pair in (("fp16", "fp16"), ("bf16", "bf16"), ("bf16", "fp8_ds_mla"))}
-    assert {each["op"] for each in sparse} == {"sparse_decode", "sparse_prefill"}
-    for each in sparse:
-        own = found[each["baked"]["q_dtype"], each["baked"]["kv_dtype"]]
-        assert launched(each, list(found.values())) == [own], each["name"]
-    assert unclaimed(sparse, list(found.values())) == []
+    found = VariantKernels(REGISTRIES["sm90"], library("sm90"))
+    own: dict[str, set[Kernel]] = {}
+    for variant in found.variants:
+        own.setdefault(variant["op"], set()).update(found.own[variant["name"]])
+    assert own["sparse_prefill"]
+    assert own["sparse_prefill"] <= own["sparse_decode"]
+    assert not own["sparse_decode"] & own["decode"]

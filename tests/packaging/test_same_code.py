@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import cuobjdump
 import pytest
+from cuobjdump import Cubin, DeviceCode, Kernel
 
 from ci.measure import same_code
 from ci.measure.functions import Function, gpu_functions, of_library
@@ -20,24 +22,34 @@ KERNEL = """
                                                                             /* {wait} */
         /*0020*/                   MOV R20, 32@lo({label}) ;   /* {address} */
                                                                             /* 0x000fe20000000f00 */
-        /*0030*/                   BRA 0x10;                                /* 0xfffffffc00fc7947 */
+        /*0030*/                   BRA 0x10 ;                                /* 0xfffffffc00fc7947 */
                                                                             /* 0x000fc0000383ffff */
 """
 PLAIN = {
     "symbol": "_ZN3old6kernelEv",
+    "name": "old::kernel()",
     "opcode": "IMAD",
     "wait": "0x000fe200078e02ff",
     "label": "`(_ZN3old4nameE)",
     "address": "0x0000100000147802",
 }
-RENAMED = {"symbol": "_ZN3new5otherEv", "label": "`(_ZN3new4nameE)", "address": "0x0000200000147802"}
-REGISTERS = "Function {symbol}:\n  REG:{registers} STACK:0 SHARED:1024 LOCAL:0 CONSTANT[0]:560\n"
+RENAMED = {
+    "symbol": "_ZN3new5otherEv",
+    "name": "new::other()",
+    "label": "`(_ZN3new4nameE)",
+    "address": "0x0000200000147802",
+}
+USAGE = "REG:{registers} STACK:0 SHARED:1024 LOCAL:0 CONSTANT[0]:560"
 
 
 def kernels(*changes: dict[str, str], registers: int = 64) -> list[Function]:
-    stated = [{**PLAIN, **change} for change in changes]
-    sass = "Fatbin elf code:\n" + "".join(KERNEL.format(**each) for each in stated)
-    return gpu_functions(sass, "".join(REGISTERS.format(**each, registers=registers) for each in stated))
+    """Kernels, each of a cubin of its own."""
+    cubins = []
+    for stated in ({**PLAIN, **change} for change in changes):
+        code = cuobjdump.instructions("Fatbin elf code:\n" + KERNEL.format(**stated))[stated["symbol"]]
+        kernel = Kernel(stated["symbol"], stated["name"], "", USAGE.format(registers=registers), code)
+        cubins.append(Cubin("sm_90a", b"", (kernel,)))
+    return gpu_functions(DeviceCode(tuple(cubins)))
 
 
 def test_a_listing_is_read():
@@ -81,8 +93,8 @@ def test_equal_functions_are_counted_as_often_as_they_occur():
 
 
 def test_what_differs_is_paired_by_name_then_by_likeness():
-    old = kernels({"symbol": "_Z1av"}, {"symbol": "_Z1bv", "opcode": "FADD"})
-    new = kernels({"symbol": "_Z1av", "opcode": "FADD", "wait": "0x0"}, {"symbol": "_Z1cv", "opcode": "FMUL"})
+    old = kernels({"name": "a()"}, {"name": "b()", "opcode": "FADD"})
+    new = kernels({"name": "a()", "opcode": "FADD", "wait": "0x0"}, {"name": "c()", "opcode": "FMUL"})
     pairs = {(one.name, other.name) for one, other in Comparison.of(old, new).likely_pairs() if one and other}
     assert pairs == {("a()", "a()"), ("b()", "c()")}
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci import shards
-from ci.report import Unit, projected
+from ci.build import shards
+from ci.build.report import Unit, projected
+from ci.build.shards import Part, Shard, problems, save, split
+from ci.build.stage import Stage
 from ci.rows import rows
-from ci.shards import Part, Shard, problems, save, split
-from ci.stage import Stage
 
 COSTS = st.dictionaries(st.text("abcdef_", min_size=1), st.floats(0.1, 1000), max_size=40)
 HERE = Stage(Path("/stage"), "a" * 40, dirty=False, epoch=0)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from ci import stage
+from ci.build import stage
 
 
 def git(folder, *arguments):

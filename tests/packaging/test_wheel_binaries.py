@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import pytest
+from cuobjdump import CuobjdumpError, DeviceCode
 
-from ci.wheel_checks import machine_code, tools
-from ci.wheel_checks.machine_code import Cubin, DeviceCode
-from tests.packaging.conftest import ARCH
-from tests.packaging.fake_wheels import CUBIN, KERNEL, MACHINE, files_of, library
+from ci.release.checks import machine_code
+from tests.packaging.conftest import ARCH, cubin
+from tests.packaging.fake_wheels import CUBIN_SHA256, KERNEL, MACHINE, files_of, library
 
 
 def test_device_code_of_another_arch_is_caught(case, device):
     for payload, arch in (("sm90", "sm_90"), ("sm90", "sm_100"), ("sm100", "sm_100a")):
         good = case(payload)
-        device["code"] = DeviceCode((Cubin(arch, CUBIN, (KERNEL,)), Cubin(ARCH[payload], CUBIN, (KERNEL,))), ())
+        device["code"] = DeviceCode((cubin(arch, KERNEL), cubin(ARCH[payload], KERNEL)))
         (problem,) = good.own_faults()["arch"]
         assert f"machine code for {arch}, the registry is for" in problem
 
 
 def test_ptx_is_caught(case, device):
     good = case("sm90")
-    device["code"] = DeviceCode((Cubin("sm_90a", CUBIN, (KERNEL,)),), ("libmla_sm90.1.sm_90a.ptx",))
+    device["code"] = DeviceCode((cubin("sm_90a", KERNEL),), ("libmla_sm90.1.sm_90a.ptx",))
     assert good.own_faults()["arch"] == ["mla_kernels_sm90/libmla_sm90.so holds PTX: libmla_sm90.1.sm_90a.ptx"]
 
 
 def test_a_kernel_of_no_variant_is_caught_unless_it_is_listed_as_shared(case, device):
     good = case("sm90")
-    device["code"] = DeviceCode((Cubin("sm_90a", CUBIN, (KERNEL, "_Z4more")),), ())
+    device["code"] = DeviceCode((cubin("sm_90a", KERNEL, "_Z4more"),))
     assert good.own_faults()["kernels"] == [
         "kernel _Z4more is in mla_kernels_sm90/libmla_sm90.so, but it is no variant's"
     ]
-    shared = [{"symbol": "_Z4more", "cubin_sha256": CUBIN}]
+    shared = [{"symbol": "_Z4more", "cubin_sha256": CUBIN_SHA256}]
     good.change("manifest.json", lambda said: said.update(shared=shared))
     assert good.own_faults() == {}
 
@@ -98,7 +99,7 @@ def test_a_forbidden_library_is_caught(case, bound, soname):
 def test_a_missing_cuobjdump_is_a_fault(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     machine_code.device_code.cache_clear()
-    with pytest.raises(tools.ToolError, match="cuobjdump is not installed"):
+    with pytest.raises(CuobjdumpError, match="cuobjdump is not installed"):
         machine_code.device_code(b"\x7fELF")
 
 
@@ -111,19 +112,39 @@ if "-lptx" in arguments:
 elif "-xelf" in arguments:
     Path("library.1.sm_90a.cubin").write_bytes(b"one")
     Path("library.2.sm_90a.cubin").write_bytes(b"two")
+elif Path(arguments[-1]).read_bytes() == b"one" and "-res-usage" in arguments:
+    print(" Common:\\n  GLOBAL:0\\n Function _Z1bv:\\n  REG:29 STACK:0 SHARED:16\\n Function _Z1av:\\n  REG:32 STACK:8")
 elif Path(arguments[-1]).read_bytes() == b"one":
-    print(" Common:\\n  GLOBAL:0\\n Function _Z1bv:\\n  REG:29\\n Function _Z1av:\\n  REG:32")
+    print("\\t\\tFunction : _Z1bv\\n        /*0000*/  {instruction} ;  /* 0x0000000000000001 */")
+    print("                                       /* 0x0000000000000002 */")
 """
 
 
 def test_the_output_of_cuobjdump_is_read(monkeypatch, tmp_path):
     tool = tmp_path / "cuobjdump"
-    tool.write_text(CUOBJDUMP.format(python=sys.executable))
+    tool.write_text(
+        CUOBJDUMP.format(python=sys.executable, instruction="HGMMA.64x64x16.F32 R24, R56, gdesc[UR4], gsb0")
+    )
     tool.chmod(0o755)
+    (tmp_path / "c++filt").symlink_to(shutil.which("c++filt"))
     monkeypatch.setenv("PATH", str(tmp_path))
     machine_code.device_code.cache_clear()
     code = machine_code.device_code(b"\x7fELF, two cubins")
     one = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
     assert code.ptx == ("library.1.sm_90a.ptx",)
-    assert code.cubins[0] == Cubin("sm_90a", one, ("_Z1av", "_Z1bv"))
-    assert [cubin.kernels for cubin in code.cubins] == [("_Z1av", "_Z1bv"), ()]
+    assert [(cubin.arch, len(cubin.kernels)) for cubin in code.cubins] == [("sm_90a", 2), ("sm_90a", 0)]
+    b, a = code.kernels
+    assert (b.symbol, b.name, b.cubin_sha256) == ("_Z1bv", "b()", one)
+    assert (b.registers, b.stack_bytes, b.shared_bytes, a.registers, a.stack_bytes) == (29, 0, 16, 32, 8)
+    assert (b.tensor_core_instructions, b.wgmma_groups, a.instructions) == (1, 1, ())
+    (instruction,) = b.instructions
+    assert instruction.endswith("gsb0 ; 0x0000000000000001 0x0000000000000002")
+
+
+def test_a_wheel_whose_kernel_lost_its_tensor_cores_is_caught(case, device):
+    good = case("sm90")
+    assert good.own_faults() == {}
+    device["code"] = DeviceCode((cubin("sm_90a", KERNEL, code=("IMAD R0, R1, R2, R3 ;",)),))
+    (problem,) = good.own_faults()["instructions"]
+    assert problem.startswith("decode: void mla::sm90::decode::kernel<")
+    assert problem.endswith("no tensor-core instruction")

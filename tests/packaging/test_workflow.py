@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from ci import workflow
+from ci.release import workflow
 from ci.rows import ROOT, rows
 
 TOOLS = Path(sys.executable).parent

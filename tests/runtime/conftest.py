@@ -16,8 +16,10 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels import devices, discovery, driver, resolve, selection
-from mla_kernels.distributions import GROUP
+from mla_kernels.api import lookup, selection
+from mla_kernels.devices import driver, machine
+from mla_kernels.payloads import discovery
+from mla_kernels.payloads.distributions import GROUP
 
 SCALE = 192**-0.5
 
@@ -50,10 +52,10 @@ def problem() -> Decode:
 def forget() -> None:
     """Discover payloads and ask the driver again when next needed."""
     discovery.payloads.cache_clear()
-    resolve._cache.clear()
+    lookup._cache.clear()
     selection._cache.clear()
     selection._decodes.clear()
-    devices.forget()
+    machine.forget()
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def rediscover() -> Iterator[Callable[[], discovery.Payloads]]:
     forget()
 
 
-FAKE_CUDA = Path(__file__).parents[1] / "payloads" / "fake_cuda.c"
+FAKE_CUDA = Path(__file__).parents[1] / "support" / "native" / "fake_cuda.c"
 H200 = '{"NVIDIA H200", 9, 0}'
 B200 = '{"NVIDIA B200", 10, 0}'
 A100 = '{"NVIDIA A100", 8, 0}'

@@ -10,7 +10,7 @@ import pytest
 
 from tests.runtime.conftest import cpu_registry, sm90_registry
 
-UNWANTED = ("torch", "numpy", "rich", "matplotlib", "json", "hashlib", "mla_kernels.discovery")
+UNWANTED = ("torch", "numpy", "rich", "matplotlib", "json", "hashlib", "mla_kernels.payloads.discovery")
 REPORT = f"import sys; print(*(name for name in {UNWANTED} if name in sys.modules))"
 
 
@@ -26,7 +26,7 @@ def test_import_is_silent_and_light():
 
 def test_lookup_imports_no_framework():
     done = run(f"import mla_kernels; mla_kernels.lookup(op='decode', q_dtype='bf16'); {REPORT}")
-    assert done.stdout.split() == ["json", "mla_kernels.discovery"]
+    assert done.stdout.split() == ["json", "mla_kernels.payloads.discovery"]
     assert done.stderr == ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.payloads import host
+from tests.support.native import host
 
 
 def test_tensor_maps(tmp_path: Path) -> None:

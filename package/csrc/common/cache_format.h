@@ -34,7 +34,7 @@ struct CacheFormat {
   int row_bytes;
   int token_bytes;    // the row, and scales that lie elsewhere
   int page_multiple;  // pages are padded to a multiple of it
-  bool is_bytes;      // the cache is an array of bytes, because its parts differ in type
+  bool is_bytes;      // the cache is an array of bytes, because it holds scales
 
   // Whether the rope part has a pointer and strides of its own.
   constexpr bool has_rope_view() const { return !is_bytes && rope > 0; }

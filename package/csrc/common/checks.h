@@ -1,4 +1,4 @@
-// Checks that any payload makes of a problem.
+// Checks that every payload makes of a problem.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ inline Status check_extents(std::initializer_list<Extent> extents) {
   return {};
 }
 
-// The product of non-negative factors, or the largest int64 where that is less.
+// Returns the product of non-negative factors, or the largest int64 where that is less.
 inline int64_t saturating_product(std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   bool overflowed = false;

@@ -5,8 +5,8 @@
 
 #include "mla/formats.h"
 
-// Forced inlining: units compiled for different instruction sets include this header, and an
-// outlined copy from one of them could be linked into all.
+// Units that are compiled for different instruction sets include this header. Inlining is forced,
+// because an outlined copy from one of them could be linked into all.
 #define MLA_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 namespace mla {
@@ -17,7 +17,7 @@ inline constexpr int kDsMlaScaleOffset = kCacheFormat<DType::fp8_ds_mla>.scale_o
 inline constexpr int kDsMlaRopeOffset = kCacheFormat<DType::fp8_ds_mla>.rope_offset;
 inline constexpr int kDsMlaRowBytes = kCacheFormat<DType::fp8_ds_mla>.row_bytes;
 
-// fp8_ds_mla caches are arrays of bytes.
+// A type that is no element's names a cache that is an array of bytes.
 MLA_ALWAYS_INLINE constexpr size_t element_bytes(DType dtype) {
   return dtype == DType::fp32 ? 4 : dtype == DType::fp16 || dtype == DType::bf16 ? 2 : 1;
 }
@@ -78,7 +78,7 @@ MLA_ALWAYS_INLINE constexpr float e4m3_to_fp32(uint8_t code) {
 
 inline constexpr float kMaxE4m3 = 448;  // the largest finite value
 
-// Saturates, infinities too; keeps NaN.
+// Finite values and infinities saturate; NaN stays NaN.
 MLA_ALWAYS_INLINE constexpr uint8_t fp32_to_e4m3(float value) {
   const uint32_t bits = float_bits(value);
   const uint32_t magnitude = bits & 0x7fffffff;

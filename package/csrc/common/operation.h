@@ -8,7 +8,7 @@
 
 namespace mla {
 
-// A variant. The problem has the struct of its op.
+// The entry points of a variant; a problem is the struct of the variant's op.
 struct Operation {
   const char* name;
   mla_op op;
@@ -20,11 +20,11 @@ struct Operation {
   Status (*launch)(const void* problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };
 
-// The variants of this payload, in the order of its registry.
+// Returns the variants of this payload in the order of its registry.
 const Operation* operations(int64_t* count);
 
-// The entry points of a class of static functions. Buffers are large enough when the class sees
-// them.
+// Makes entry points of a class of static functions, and checks that buffers are large enough
+// before the class sees them.
 template <class Op>
 struct OperationOf {
   using Problem = typename Op::Problem;

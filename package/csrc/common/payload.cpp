@@ -1,4 +1,4 @@
-// The exported C functions over operations().
+// Exports the C functions of a payload, which look a variant up and call it.
 #include <exception>
 #include <vector>
 

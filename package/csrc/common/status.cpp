@@ -6,7 +6,7 @@
 namespace mla {
 namespace {
 
-// A fixed array, so that reporting an error never allocates.
+// The array is fixed, so that reporting an error never allocates.
 constexpr size_t kCapacity = 1024;
 thread_local char text[kCapacity];
 

@@ -6,7 +6,7 @@
 
 namespace mla {
 
-// A code; the message of the latest error is kept for the thread, see last_error.
+// A status is a code; the thread keeps the message of its latest error for last_error.
 class [[nodiscard]] Status {
  public:
   constexpr Status() = default;
@@ -23,7 +23,8 @@ class [[nodiscard]] Status {
   mla_status code_ = MLA_OK;
 };
 
-// Three lines: argument, got, accepts. Valid until the thread's next error.
+// Returns three lines: the argument, what it got, what is accepted. They are valid until the
+// thread's next error.
 const char* last_error();
 
 }  // namespace mla

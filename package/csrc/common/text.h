@@ -7,7 +7,7 @@
 
 namespace mla {
 
-// Concatenates strings and numbers; for messages.
+// Concatenates strings and numbers to a message.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::string result;

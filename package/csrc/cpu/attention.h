@@ -1,4 +1,4 @@
-// What decode and the sparse ops share.
+// Inputs, outputs and partial results, as decode and the sparse ops share them.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct AttentionTypes {
   DType out;
 };
 
-// A tensor [batch, q_len, num_heads, ...]; strides in bytes.
+// A tensor [batch, q_len, num_heads, ...] whose strides count bytes.
 struct RowTensor {
   std::byte* data = nullptr;
   int64_t stride_b = 0;
@@ -36,7 +36,7 @@ inline RowTensor row_tensor(void* data, size_t element_bytes, int64_t stride_b, 
   return {static_cast<std::byte*>(data), stride_b * bytes, stride_s * bytes, stride_h * bytes};
 }
 
-// A cache [pages, page_size]; strides in elements.
+// A cache [pages, page_size] whose strides count elements.
 struct PoolView {
   const void* latent;
   int64_t latent_page_stride;
@@ -52,20 +52,20 @@ KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool);
 // Sets the scales of the logits and of V; the scale of the output folds into that of V.
 void set_scales(const Scales& scales, AttendItem& item);
 
-// A block of query rows: what attend reads of each.
+// The two parts of each query row of a block.
 struct QueryRows {
   const void* latent[kMaxRows];
   const void* rope[kMaxRows];
 };
 
-// One row's result.
+// The result of one row.
 struct RowResult {
-  float* o;  // [kLatent]; changed by a sink
+  float* o;  // [kLatent]; a sink changes it
   float lse;
   float max_logit = 0;
 };
 
-// Where results go; tensors without data are absent.
+// The tensors that results go to; those without data are absent.
 struct Outputs {
   DType dtype;
   RowTensor out;
@@ -76,7 +76,7 @@ struct Outputs {
   void write(const Isa& isa, int64_t b, int64_t s, int64_t h, const RowResult& row) const;
 };
 
-// The workspace of rows whose tokens are split: slots of [rows][kLatent] partial outputs, then
+// The workspace of rows whose tokens are split has slots of [rows][kLatent] partial outputs, then
 // their LSEs, then their largest logits.
 class Partials {
  public:
@@ -94,7 +94,7 @@ class Partials {
   float* lse(int64_t slot, int64_t row) const { return lse_ + slot * rows_ + row; }
   float* max_logit(int64_t slot, int64_t row) const { return max_logits_ + slot * rows_ + row; }
 
-  // The states of a row in slots [first, first + count).
+  // Returns the states of a row in slots [first, first + count).
   States states(int64_t first, int64_t count, int64_t row) const;
 
  private:
@@ -104,7 +104,7 @@ class Partials {
   int64_t rows_;
 };
 
-// Roughly what attending takes, to decide how many threads it is worth.
+// Estimates what attending takes, to decide how many threads it is worth.
 int64_t attend_nanoseconds(int64_t row_tokens);
 
 // Rows that one item of a merge takes.

@@ -19,10 +19,10 @@ constexpr int max_head_dim() {
 // Columns of the widest row, for buffers of one row.
 inline constexpr int kMaxHeadDim = max_head_dim();
 
-// The rows of a cache [num_pages, page_size] by global slot: page * page_size + offset.
+// Finds the rows of a cache [num_pages, page_size] by global slot, page * page_size + offset.
 class CacheRows {
  public:
-  // Works on every problem with one cache.
+  // It takes every problem that has one cache.
   template <class Problem>
   CacheRows(const Problem& p, const CacheFormat& format)
       : latent_{static_cast<std::byte*>(p.kv_latent), p.kv_latent_stride_page,
@@ -83,7 +83,7 @@ class CacheRows {
   bool has_rope_view_;
 };
 
-// Rows that one item copies or converts, and about how long each takes.
+// One item copies or converts as many rows, and each takes about as long.
 inline constexpr int64_t kCopyRows = 16;
 inline constexpr int64_t kCopyNanoseconds = 100;
 

@@ -8,29 +8,30 @@
 
 namespace mla::cpu {
 
-// Results for one query row over disjoint sets of tokens. What a state without tokens (lse -inf)
+// The results of one query row over disjoint sets of tokens. What a state without tokens (lse -inf)
 // has in o is never read.
 struct States {
   DType dtype;
   const std::byte* o;
-  int64_t o_stride;  // bytes
+  int64_t o_stride;  // in bytes
   const float* lse;
   int64_t lse_stride;
   int64_t count;
 };
 
-// The LSE of several states, and what weighs each: exp(LSE_i - shift) / sum, exact even where LSE
-// itself is large and so coarsely rounded.
+// The LSE of several states. The weight of state i is exp(LSE_i - shift) / sum, which is exact even
+// where LSE itself is large and so coarsely rounded.
 struct MergedLse {
   float value;
   float shift;
   float sum;
 };
 
-// logsumexp LSE_i; -inf without states, and infinities and NaN as in torch.logsumexp.
+// The LSE of no states is -inf; infinities and NaN are treated as by torch.logsumexp.
 MergedLse merge_lse(const States& states);
 
-// o[0, n) = columns [first, first + n) of sum exp(LSE_i - LSE) O_i; n <= kLatent.
+// Writes columns [first, first + n) of sum exp(LSE_i - LSE) O_i to o[0, n).
+// @pre n <= kLatent.
 void merge_columns(const Isa& isa, const States& states, const MergedLse& lse, int64_t first,
                    int64_t n, float* o);
 

@@ -8,7 +8,7 @@
 
 namespace mla::cpu {
 
-// What every op has unless it says otherwise: neither plan nor workspace.
+// An op has neither plan nor workspace, unless it says otherwise.
 template <class ProblemType>
 struct Op {
   using Problem = ProblemType;

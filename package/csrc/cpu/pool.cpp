@@ -23,7 +23,7 @@ namespace mla::cpu {
 namespace {
 
 constexpr const char* kThreadsVariable = "MLA_KERNELS_CPU_THREADS";
-constexpr int64_t kWakeNanoseconds = 10'000;           // what waking a thread is worth
+constexpr int64_t kWakeNanoseconds = 10'000;           // of work that a woken thread must have
 constexpr auto kSpin = std::chrono::microseconds(50);  // before sleeping
 constexpr size_t kAlignment = 64;
 
@@ -37,7 +37,7 @@ int affinity_threads() {
   return 1;
 }
 
-// The value of the variable; 0 where it is unset, -1 where it is not a positive number.
+// Returns the value of the variable, 0 where it is unset, and -1 where it is not a positive number.
 int64_t requested_threads() {
   const char* value = std::getenv(kThreadsVariable);
   if (value == nullptr || *value == '\0') return 0;
@@ -109,7 +109,7 @@ struct Job {
   std::atomic<int64_t> next{0};
   std::atomic<int> helpers{0};
   std::atomic<bool> failed{false};
-  std::exception_ptr error = nullptr;  // written by whoever sets failed first
+  std::exception_ptr error = nullptr;  // is written by whoever sets failed first
   Job* following = nullptr;
 
   bool open() const { return seats > 0 && next.load(std::memory_order_relaxed) < items; }
@@ -128,8 +128,8 @@ struct Job {
   }
 };
 
-// Sleeping threads that serve a list of jobs; each job's caller takes part in it and waits for its
-// helpers. Never destroyed, since the threads outlive main.
+// The threads sleep until there are jobs. Each job's caller takes part in it and waits for its
+// helpers. A pool is never destroyed, because its threads outlive main.
 class Pool {
  public:
   explicit Pool(int threads) : threads_(threads) {}
@@ -147,7 +147,7 @@ class Pool {
     try {
       for (int i = 1; i < threads_; ++i) std::thread([this] { serve(); }).detach();
     } catch (const std::exception&) {
-      // A limit of the system: the threads that started do the work.
+      // The system has a limit; the threads that started do the work.
     }
     pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   }
@@ -231,7 +231,7 @@ class Pool {
 
 std::atomic<Pool*> current{nullptr};
 
-// A forked child has none of the threads, and perhaps a locked mutex: it starts anew.
+// A forked child has none of the threads and perhaps a locked mutex, so that it makes a new pool.
 const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { current.store(nullptr, std::memory_order_relaxed); });
 

@@ -7,8 +7,8 @@
 
 namespace mla::cpu {
 
-// Memory of one thread, 64-byte aligned, contents undefined. The two together stay below 1 MiB, the
-// cache that a thread can count on.
+// The memory of one thread is aligned to 64 bytes, and its contents are undefined. The two together
+// stay below 1 MiB, the cache that a thread can count on.
 struct Scratch {
   std::byte* isa;  // Isa::scratch_bytes
   float* rows;     // [kMaxRows][kLatent]
@@ -19,11 +19,11 @@ using Work = void (*)(const void* context, int64_t item, const Scratch& scratch)
 // Refuses environment variables that cannot be followed.
 Status check_environment();
 
-// Starts the threads, so that the first launch need not.
+// Starts the threads, so that the first launch does not have to.
 Status start_threads();
 
 // Calls work for every item, on this thread and as many others as the expected time is worth.
-// Which thread takes an item is not determined; what it computes must not depend on that.
+// @pre What an item computes does not depend on the thread that takes it.
 Status run(int64_t items, int64_t nanoseconds, Work work, const void* context);
 
 template <class Body>

@@ -11,7 +11,8 @@
 
 namespace mla::cuda {
 
-// Eight lanes move a row: eight chunks of the latent and one of the rope, of which each has a pack.
+// Eight lanes move a row, which is eight chunks of the latent and one of the rope part; each lane
+// moves a pack of each chunk.
 inline constexpr int kRowLanes = 8;
 inline constexpr int kChunk = kRowLanes * kPack;
 inline constexpr int kLatentChunks = kLatent / kChunk;
@@ -25,8 +26,8 @@ __device__ inline int64_t first_row() {
 }
 __device__ inline int64_t row_step() { return int64_t{gridDim.x} * kBlockRows; }
 
-// A lane's elements in a chunk lie together, or in halves where a pack of them is two vectors: the
-// lanes then write whole sectors.
+// A lane's elements in a chunk lie together, or in halves where a pack of them is two vectors, so
+// that the lanes write whole sectors.
 enum class Packing { whole, halves };
 
 template <DType kType, int kAligned, Packing kPacking = Packing::whole>
@@ -83,7 +84,7 @@ __device__ __forceinline__ void store_row(const RowPacks<kType>& packs, std::byt
   store_pack<kType, kAligned, kPacking>(packs.rope, rope, lane);
 }
 
-// Rows of latent and rope, one after the other. Strides count bytes.
+// Rows whose latent and rope part have strides of their own, in bytes.
 struct TokenRows {
   std::byte* latent_data;
   int64_t latent_stride;
@@ -106,11 +107,11 @@ TokenRows token_rows(void* latent, int64_t latent_stride, void* rope, int64_t ro
           rope_stride * kBytes};
 }
 
-// The rows of a cache [num_pages, page_size] by global slot: page * page_size + offset.
+// Finds the rows of a cache [num_pages, page_size] by global slot, page * page_size + offset.
 template <DType kKv>
 class CacheRows {
  public:
-  // Works on every problem with one cache.
+  // It takes every problem that has one cache.
   template <class Problem>
   explicit CacheRows(const Problem& p)
       : latent_{static_cast<std::byte*>(p.kv_latent), p.kv_latent_stride_page * kBytes,
@@ -177,7 +178,7 @@ class CacheRows {
   View rope_;
   int64_t slots_;
   int64_t page_size_;
-  Divisor divisor_;  // page_size, for slots that are below kSmallSlots
+  Divisor divisor_;  // by page_size, for slots that are below kSmallSlots
 };
 
 }  // namespace mla::cuda

@@ -12,10 +12,10 @@
 
 namespace mla::cuda {
 
-// `what` failed with `error`, unless that is success.
+// Says that `what` failed with `error`, unless that is success.
 inline Status check(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
-  (void)cudaGetLastError();  // or the next launch would report it again
+  (void)cudaGetLastError();  // otherwise the next launch would report it again
   const bool device = error == cudaErrorNoDevice || error == cudaErrorInvalidDevice ||
                       error == cudaErrorNoKernelImageForDevice ||
                       error == cudaErrorDevicesUnavailable || error == cudaErrorInsufficientDriver;
@@ -23,7 +23,8 @@ inline Status check(cudaError_t error, std::string_view what) {
                        text(cudaGetErrorName(error), ": ", cudaGetErrorString(error)), "success");
 }
 
-// The driver's functions, found at run time: a payload does not link with libcuda.
+// A function of the driver, which is found at run time because a payload does not link with
+// libcuda.
 template <class Function>
 class DriverFunction {
  public:
@@ -48,8 +49,8 @@ class DriverFunction {
   Function* function_ = nullptr;
 };
 
-// Makes `device` current until the end of the scope. The driver puts back what was current, perhaps
-// nothing: cudaSetDevice would initialise a device that the caller never used.
+// Makes `device` current until the end of the scope. What was current, perhaps nothing, is put back
+// by the driver, because cudaSetDevice would initialise a device that the caller never used.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int32_t device) {
@@ -82,7 +83,7 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
-// The multiprocessors of a device; they never change.
+// Counts the multiprocessors of a device, which never change.
 inline Status sm_count(int32_t device, int* count) {
   constexpr int32_t kMaxCached = 64;
   static std::atomic<int> cached[kMaxCached];

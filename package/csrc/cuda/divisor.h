@@ -1,4 +1,4 @@
-// Division by a number that is known ahead: a product and a shift.
+// Divides by a number that is known ahead, with a product and a shift.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace mla::cuda {
 
-// Of dividends from 0 to 2^31 - 1. Granlund and Montgomery, "Division by Invariant Integers using
+// The method is that of Granlund and Montgomery, "Division by Invariant Integers using
 // Multiplication", 1994, figure 4.1.
+// @pre Dividends are 0 to 2^31 - 1.
 class Divisor {
  public:
   Divisor() = default;

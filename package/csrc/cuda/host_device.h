@@ -1,4 +1,4 @@
-// Marks what host and device both run, where a host's compiler reads it too.
+// Marks functions that host and device both run, in headers that a host's compiler reads too.
 #pragma once
 
 #ifdef __CUDACC__

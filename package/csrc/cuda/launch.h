@@ -1,4 +1,4 @@
-// What the host side of every op shares: checks of arguments and the size of a grid.
+// The host side of every op checks its arguments and sizes its grid by these functions.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,10 +15,10 @@
 namespace mla::cuda {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kWarps = 8;  // of a block
+inline constexpr int kWarps = 8;  // in a block
 inline constexpr int kThreads = kWarps * kWarp;
 
-// Kernels loop over what is beyond the largest grid.
+// Returns the blocks of a grid; kernels loop over what is beyond the largest one.
 inline unsigned blocks_for(int64_t items, int64_t items_per_block) {
   constexpr int64_t kLargestGrid = std::numeric_limits<int32_t>::max();
   const int64_t blocks = items / items_per_block + (items % items_per_block != 0);
@@ -27,7 +27,7 @@ inline unsigned blocks_for(int64_t items, int64_t items_per_block) {
 
 inline cudaStream_t cuda_stream(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-// On which devices a kernel has its attributes; setting them twice does no harm.
+// Remembers on which devices a kernel has its attributes; setting them twice does no harm.
 class PreparedDevices {
  public:
   bool contains(int32_t device) const {
@@ -58,7 +58,7 @@ inline Status load_kernels(int32_t device, std::initializer_list<const void*> ke
 struct Elements {
   const char* name;
   const void* data;
-  int64_t bytes;  // of one
+  int64_t bytes;  // of one element
 };
 
 inline bool is_multiple(int64_t value, int64_t of) { return value % of == 0; }

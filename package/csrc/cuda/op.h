@@ -7,7 +7,7 @@
 
 namespace mla::cuda {
 
-// What every op has unless it says otherwise: neither plan nor workspace, and nothing to prepare.
+// An op has neither plan nor workspace and nothing to prepare, unless it says otherwise.
 template <class ProblemType>
 struct Op {
   using Problem = ProblemType;

@@ -1,4 +1,4 @@
-// Packs of eight elements: what a thread reads, converts and writes at a time.
+// A thread reads, converts and writes packs of eight elements.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -26,7 +26,7 @@ inline constexpr int kElementBytes = static_cast<int>(element_bytes(kType));
 template <DType kType>
 using RawPack = Raw<kPack * kElementBytes<kType>>;
 
-// What memory is aligned to: vectors where everything is, and else its elements.
+// The alignment that accesses assume: vectors where all memory has it, otherwise elements.
 template <DType kType, bool kVectors>
 inline constexpr int kAlignment = kVectors ? kVector : kElementBytes<kType>;
 
@@ -93,7 +93,7 @@ __device__ __forceinline__ void set_part(Raw<kBytes>& raw, int i, const T& value
   memcpy(raw.bytes + i * sizeof(T), &value, sizeof(T));
 }
 
-// kCount values: a pack, or half of one.
+// Converts kCount values, which are a pack or half of one.
 template <DType kType, int kCount>
 __device__ __forceinline__ void to_fp32(const Raw<kCount * kElementBytes<kType>>& raw,
                                         float (&values)[kCount]) {
@@ -116,7 +116,7 @@ __device__ __forceinline__ void to_fp32(const Raw<kCount * kElementBytes<kType>>
   }
 }
 
-// Rounds to nearest even; e4m3 saturates at 448, infinities too, and keeps NaN.
+// Rounds to nearest even. In e4m3, infinities saturate as finite values do, and NaN stays NaN.
 template <DType kType, int kCount>
 __device__ __forceinline__ Raw<kCount * kElementBytes<kType>> from_fp32(
     const float (&values)[kCount]) {

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "common/dtype.h"
 #include "launcher/scalar.h"
 
 namespace mla::launcher {
@@ -11,7 +10,7 @@ namespace {
 static_assert(sizeof(void*) == sizeof(int64_t));
 
 // Stands for the memory of an optional tensor without elements: null would say that it is absent.
-alignas(256) char empty_tensor[kHeadDim * sizeof(float)];
+alignas(256) char empty_tensor[1];
 
 PyObject* text(const char* words) { return PyUnicode_FromString(words); }
 
@@ -71,19 +70,18 @@ PyObject* Problem::shape_text(const TensorBinding& binding) const {
     const Ref name(text(op.dims[binding.dims[i]]));
     if (!name || PyList_Append(names.get(), name.get()) < 0) return nullptr;
   }
-  const bool whole = binding.row == Row::packed && type_->byte_row;
   if (names && binding.row != Row::none) {
     const Ref row(binding.row == Row::dim ? text(op.dims[binding.extent])
-                                          : integer_text(whole ? kDsMlaRowBytes : binding.extent));
+                                          : integer_text(row_extent(binding)));
     if (!row || PyList_Append(names.get(), row.get()) < 0) return nullptr;
   }
   const Ref comma(text(", "));
   const Ref joined(names && comma ? PyUnicode_Join(comma.get(), names.get()) : nullptr);
   if (!joined) return nullptr;
-  return binding.row != Row::packed || whole
+  return binding.row != Row::packed || type_->byte_row
              ? PyUnicode_FromFormat("[%U]", joined.get())
              : PyUnicode_FromFormat("[%U], or a pair with %d and %d in the last place",
-                                    joined.get(), kLatent, kRope);
+                                    joined.get(), spec_.format->latent, spec_.format->rope);
 }
 
 inline bool Problem::set_dim(int dim, int64_t extent, Argument argument) {
@@ -155,11 +153,31 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   return check_alignment(argument, data, type_->bytes);
 }
 
-// In a packed row, rope follows latent with the same strides.
+// Returns 0 where the row may have any extent.
+int64_t Problem::row_extent(const TensorBinding& binding) const {
+  switch (binding.row) {
+    case Row::none:
+    case Row::dim:
+      return 0;
+    case Row::fixed:
+      return binding.extent;
+    case Row::packed:
+      return type_->byte_row ? spec_.format->token_bytes : spec_.format->d_qk;
+    case Row::latent:
+      return spec_.format->latent;
+    case Row::rope:
+      return spec_.format->rope;
+    case Row::value:
+      return spec_.format->d_v;
+  }
+  return 0;
+}
+
+// In a packed row, the rope part follows the latent with the same strides.
 void Problem::derive_rope(const TensorBinding& binding) {
   const int64_t* latent = &field_at(binding.offset);
   int64_t* rope = &field_at(binding.rope_offset);
-  rope[0] = latent[0] == 0 ? 0 : latent[0] + kLatent * type_->bytes;
+  rope[0] = latent[0] == 0 ? 0 : latent[0] + spec_.format->latent * type_->bytes;
   for (int i = 1; i <= binding.outer; ++i) rope[i] = latent[i];
 }
 
@@ -168,8 +186,11 @@ bool Problem::set_pair(const TensorBinding& binding, PyObject* pair) {
     return refuse(MLA_SHAPE, {binding.name},
                   PyUnicode_FromFormat("%zd tensors", PyTuple_Size(pair)), shape_text(binding));
   }
-  return set_view(binding, {binding.name, 0}, PyTuple_GetItem(pair, 0), kLatent, binding.offset) &&
-         set_view(binding, {binding.name, 1}, PyTuple_GetItem(pair, 1), kRope, binding.rope_offset);
+  const CacheFormat& format = *spec_.format;
+  return set_view(binding, {binding.name, 0}, PyTuple_GetItem(pair, 0), format.latent,
+                  binding.offset) &&
+         set_view(binding, {binding.name, 1}, PyTuple_GetItem(pair, 1), format.rope,
+                  binding.rope_offset);
 }
 
 bool Problem::set_none(const TensorBinding& binding) {
@@ -185,11 +206,7 @@ bool Problem::set_tensor(int index, PyObject* value) {
   if (value == Py_None) return set_none(binding);
   const bool two_views = binding.row == Row::packed && !type_->byte_row;
   if (two_views && PyTuple_Check(value)) return set_pair(binding, value);
-  const int64_t row = binding.row == Row::fixed    ? binding.extent
-                      : binding.row != Row::packed ? 0
-                      : two_views                  ? kHeadDim
-                                                   : kDsMlaRowBytes;
-  if (!set_view(binding, {binding.name}, value, row, binding.offset)) return false;
+  if (!set_view(binding, {binding.name}, value, row_extent(binding), binding.offset)) return false;
   if (two_views) derive_rope(binding);
   return true;
 }

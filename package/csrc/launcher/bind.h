@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "common/cache_format.h"
 #include "launcher/dtype.h"
 #include "launcher/limits.h"
 #include "launcher/tensor.h"
@@ -15,6 +16,7 @@ namespace mla::launcher {
 // What a kernel accepts beyond its op's table.
 struct Spec {
   const OpBinding* op;
+  const CacheFormat* format;  // of the op's cache; null for an op without one
   int32_t device_type;
   const ElementType* types[kMaxTensors];
   Limits limits[kMaxDims];
@@ -63,6 +65,7 @@ class Problem {
   bool set_pair(const TensorBinding& binding, PyObject* pair);
   bool set_view(const TensorBinding& binding, Argument argument, PyObject* object, int64_t row,
                 int32_t offset);
+  int64_t row_extent(const TensorBinding& binding) const;
   void derive_rope(const TensorBinding& binding);
   bool set_dim(int dim, int64_t extent, Argument argument);
   bool is_bound(int dim) const { return (bound_dims_ >> dim & 1) != 0; }

@@ -15,7 +15,10 @@ enum class Row : uint8_t {
   none,    // the last outer dimension is innermost
   fixed,   // `extent` elements
   dim,     // the op's dimension number `extent`
-  packed,  // latent and rope in one row, or a pair of tensors
+  packed,  // latent and rope in one row of the format, or a pair of tensors
+  latent,  // the columns of the format's latent
+  rope,    // those of its rope part
+  value,   // those of its value
 };
 
 struct TensorBinding {

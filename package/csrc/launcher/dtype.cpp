@@ -18,11 +18,12 @@ constexpr ElementType kElementTypes[] = {
     {"fp16", "float16", {kFloat16, kFloat16}, 2},
     {"bf16", "bfloat16", {kBfloat16, kBfloat16}, 2},
     {"e4m3", "float8_e4m3fn or uint8", {kE4m3, kUInt8}, 1},
-    {"fp8_ds_mla", "uint8", {kUInt8, kUInt8}, 1, true},
     {"float32", "float32", {kFloat32, kFloat32}, 4},
     {"int32", "int32", {kInt32, kInt32}, 4},
     {"int64", "int64", {kInt64, kInt64}, 8},
 };
+
+constexpr ElementType kByteRows = {"bytes", "uint8", {kUInt8, kUInt8}, 1, true};
 
 }  // namespace
 
@@ -31,6 +32,10 @@ const ElementType* element_type(const char* name) {
     if (strcmp(type.name, name) == 0) return &type;
   }
   return nullptr;
+}
+
+const ElementType* cache_type(const CacheFormat& format) {
+  return format.is_bytes ? &kByteRows : element_type(format.name);
 }
 
 PyObject* dtype_text(DataType dtype) {

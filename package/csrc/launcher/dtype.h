@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/cache_format.h"
 #include "launcher/dlpack.h"
 #include "launcher/python.h"
 
@@ -15,7 +16,7 @@ struct ElementType {
   const char* accepts;
   dlpack::DataType types[2];
   int64_t bytes;
-  bool byte_row = false;  // a cache row is one array of bytes, scales and rope included
+  bool byte_row = false;  // each row of a cache is bytes, scales and rope part included
 
   bool matches(dlpack::DataType dtype) const {
     return memcmp(&types[0], &dtype, sizeof dtype) == 0 ||
@@ -23,8 +24,11 @@ struct ElementType {
   }
 };
 
-// Null when there is no such dtype.
+// Returns null when there is no such dtype.
 const ElementType* element_type(const char* name);
+
+// Returns the dtype of a cache's tensors: that of its elements, or bytes.
+const ElementType* cache_type(const CacheFormat& format);
 
 [[gnu::cold]] PyObject* dtype_text(dlpack::DataType dtype);
 

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "launcher/bind.h"
+#include "mla/formats.h"
 
 namespace mla::launcher {
 namespace {
@@ -178,12 +179,44 @@ bool find_variant(const Payload& payload, const char* name, Kernel* kernel) {
   return refuse_payload(PyUnicode_FromFormat("%U has no variant %s", payload.path, name));
 }
 
-bool find_types(PyObject* dtypes, Spec* spec) {
+// A width that is left out is the default one.
+bool read_width(PyObject* traits, const char* name, int* width) {
+  if (PyMapping_HasKeyString(traits, name) == 0) return true;
+  const Ref value(PyMapping_GetItemString(traits, name));
+  const long number = value ? PyLong_AsLong(value.get()) : -1;
+  if (number == -1 && PyErr_Occurred()) return false;
+  *width = static_cast<int>(number);
+  return true;
+}
+
+bool find_format(PyObject* traits, Spec* spec) {
+  spec->format = nullptr;
+  if (PyMapping_HasKeyString(traits, "kv_dtype") == 0) return true;
+  int d_qk = kHeadDim, d_v = kLatent;
+  const Ref value(PyMapping_GetItemString(traits, "kv_dtype"));
+  const char* name = value ? PyUnicode_AsUTF8AndSize(value.get(), nullptr) : nullptr;
+  if (name == nullptr || !read_width(traits, "d_qk", &d_qk) || !read_width(traits, "d_v", &d_v)) {
+    return false;
+  }
+  for (const CacheFormat& format : kCacheFormats) {
+    if (strcmp(format.name, name) != 0 || format.d_qk != d_qk || format.d_v != d_v) continue;
+    spec->format = &format;
+    return true;
+  }
+  PyErr_Format(PyExc_ValueError, "no cache has kv_dtype '%s', d_qk %d and d_v %d", name, d_qk, d_v);
+  return false;
+}
+
+bool find_types(PyObject* traits, Spec* spec) {
   for (int i = 0; i < spec->op->num_tensors; ++i) {
     const char* name = spec->op->tensors[i].dtype;
     spec->types[i] = element_type(name);
     if (spec->types[i] != nullptr) continue;
-    const Ref value(PyMapping_GetItemString(dtypes, name));
+    if (strcmp(name, "kv_dtype") == 0 && spec->format != nullptr) {
+      spec->types[i] = cache_type(*spec->format);
+      continue;
+    }
+    const Ref value(PyMapping_GetItemString(traits, name));
     const char* dtype = value ? PyUnicode_AsUTF8AndSize(value.get(), nullptr) : nullptr;
     if (dtype == nullptr) return false;
     spec->types[i] = element_type(dtype);
@@ -278,20 +311,21 @@ PyTypeObject* make_kernel_type() {
 }
 
 PyObject* make_kernel(Payload* payload, PyObject* positional, PyObject* keywords) {
-  static char name_keyword[] = "name", dtypes_keyword[] = "dtypes", limits_keyword[] = "limits",
+  static char name_keyword[] = "name", traits_keyword[] = "traits", limits_keyword[] = "limits",
               device_keyword[] = "device";
-  static char* names[] = {name_keyword, dtypes_keyword, limits_keyword, device_keyword, nullptr};
+  static char* names[] = {name_keyword, traits_keyword, limits_keyword, device_keyword, nullptr};
   const char *name, *device;
-  PyObject *dtypes, *limits;
-  if (!PyArg_ParseTupleAndKeywords(positional, keywords, "sOOs:kernel", names, &name, &dtypes,
+  PyObject *traits, *limits;
+  if (!PyArg_ParseTupleAndKeywords(positional, keywords, "sOOs:kernel", names, &name, &traits,
                                    &limits, &device)) {
     return nullptr;
   }
   Ref self(PyType_GenericAlloc(kernel_type, 0));
   if (!self) return nullptr;
   auto* kernel = reinterpret_cast<Kernel*>(self.get());
-  if (!find_variant(*payload, name, kernel) || !find_types(dtypes, &kernel->spec) ||
-      !read_limits(limits, &kernel->spec) || !find_device(device, &kernel->spec)) {
+  if (!find_variant(*payload, name, kernel) || !find_format(traits, &kernel->spec) ||
+      !find_types(traits, &kernel->spec) || !read_limits(limits, &kernel->spec) ||
+      !find_device(device, &kernel->spec)) {
     return nullptr;
   }
   Py_INCREF(reinterpret_cast<PyObject*>(payload));

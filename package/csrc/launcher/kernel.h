@@ -7,7 +7,7 @@ namespace mla::launcher {
 
 PyTypeObject* make_kernel_type();
 
-// Payload.kernel(name, dtypes, limits, device).
+// Payload.kernel(name, traits, limits, device).
 PyObject* make_kernel(Payload* payload, PyObject* arguments, PyObject* keywords);
 
 }  // namespace mla::launcher

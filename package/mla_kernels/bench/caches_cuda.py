@@ -14,8 +14,8 @@ from mla_kernels.bench.problems import BYTES, ROW_BYTES
 from mla_kernels.bench.report import Row
 from mla_kernels.bench.run_cuda import Bench
 from mla_kernels.bench.tensors import DTYPES, seeded
-from mla_kernels.kernel import Kernel
-from mla_kernels.widths import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.kernels.base import Kernel
 
 METHOD = {
     "us": f"{run_cuda.REPLAYED} Few rows stay in the L2.",

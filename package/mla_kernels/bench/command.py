@@ -12,7 +12,7 @@ from typing import Any
 
 from mla_kernels.bench import page, peer_figures, report, roofline, sparse_problems
 from mla_kernels.bench.problems import LENGTHS, SUITES, Problem, problems, shapes
-from mla_kernels.devices import HOST, current_arch
+from mla_kernels.devices.machine import HOST, current_arch
 from mla_kernels.errors import ValueRangeError
 
 _SHAPE = ("heads", "q_len", "batch", "seq")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from mla_kernels.bench.timing import Call
-from mla_kernels.driver import driver
+from mla_kernels.devices.driver import driver
 
 _READ_BYTES = 4 << 30
 _GEMM_SIZE = 8192

@@ -10,14 +10,14 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import mla_kernels
-from mla_kernels.bench.problems import ROW, SCALE, Problem
+from mla_kernels.api.lookup import find
+from mla_kernels.bench.problems import SCALE, Problem
 from mla_kernels.bench.report import Progress, Row
 from mla_kernels.bench.tensors import DTYPES, Tensors
 from mla_kernels.bench.timing import Call, alternate
-from mla_kernels.devices import HOST
+from mla_kernels.devices.machine import HOST
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.resolve import find
-from mla_kernels.widths import LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT
 
 _FIXED = {"q_len": 1, "page_size": 64, "lengths": "equal"}
 
@@ -149,4 +149,4 @@ def _rows(tensors: Tensors) -> torch.Tensor:
     slots = tensors.block_table[0].long()[:, :, None] * cell.page_size + torch.arange(cell.page_size)
     slots = slots.view(cell.batch, -1)[:, : cell.seq].flatten().int()
     rows: torch.Tensor = mla_kernels.gather_kv(tensors.kv_cache, slots, out_dtype=cell.q_dtype)
-    return rows.view(cell.batch, cell.seq, ROW)
+    return rows.view(cell.batch, cell.seq, HEAD_DIM)

@@ -11,7 +11,7 @@ from mla_kernels.bench import peers, run_cuda
 from mla_kernels.bench.problems import SCALE
 from mla_kernels.bench.run_cuda import Bench
 from mla_kernels.bench.tensors import Tensors
-from mla_kernels.kernel import Kernel
+from mla_kernels.kernels.base import Kernel
 
 METHOD = {
     "us": "A CUDA graph of one launch, merge included, for each of several problems, over the number of problems; the "

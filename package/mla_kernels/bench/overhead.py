@@ -13,16 +13,19 @@ from typing import Any
 from unittest.mock import patch
 
 import mla_kernels
-from mla_kernels import _launcher, resolve, selection
-from mla_kernels.attention_kernels import DecodeKernel
+from mla_kernels import _launcher
+from mla_kernels.api import selection
+from mla_kernels.api.lookup import find
 from mla_kernels.bench.report import MissingPackageError, Progress, Row
 from mla_kernels.bench.timing import Call, overheads
-from mla_kernels.discovery import Payloads
-from mla_kernels.frameworks import Tensor
-from mla_kernels.index import Index
-from mla_kernels.kernel import Kernel, Plan, limits
-from mla_kernels.registry import Domain, Registry, Variant
-from mla_kernels.resolve import find
+from mla_kernels.formats import HEAD_DIM
+from mla_kernels.kernels.base import Kernel, Plan, limits
+from mla_kernels.kernels.decode import DecodeKernel
+from mla_kernels.payloads.discovery import Payloads
+from mla_kernels.payloads.index import Index
+from mla_kernels.payloads.registry import Domain, Registry, Variant
+from mla_kernels.resolve import config, search
+from mla_kernels.tensors import Tensor
 
 try:
     import torch
@@ -78,8 +81,9 @@ def lookups(rows: int = 10_000, repeats: int = 201) -> list[Row]:
     )["cached"]
     indices = {op: Index(()) for op in _launcher.OPS} | {"decode": Index(synthetic(rows).variants)}
     configs = [_synthetic_config(repeat * 7919 % rows) for repeat in range(repeats)]
-    with patch.object(resolve, "payloads", lambda: Payloads({}, (), indices)):
-        searching = [_once(lambda config=config: resolve.search(config)) for config in configs]  # type: ignore[misc]
+    imagined = Payloads({}, (), indices)
+    with patch.object(search, "payloads", lambda: imagined), patch.object(config, "payloads", lambda: imagined):
+        searching = [_once(lambda each=each: search.search(each)) for each in configs]  # type: ignore[misc]
     heads = range(1, repeats + 1)
     whole = [_once(lambda n=n: find({"op": "decode", "arch": "cpu", "q_dtype": "bf16", "num_heads": n})) for n in heads]  # type: ignore[misc]
     return [
@@ -138,8 +142,8 @@ class _Step:
     """The arguments of one tiny decode."""
 
     def __init__(self) -> None:
-        self.q = torch.randn(1, 1, 1, 576).bfloat16()
-        self.kv_cache = torch.randn(1, 16, 576).bfloat16()
+        self.q = torch.randn(1, 1, 1, HEAD_DIM).bfloat16()
+        self.kv_cache = torch.randn(1, 16, HEAD_DIM).bfloat16()
         self.block_table = torch.zeros(1, 1, dtype=torch.int32)
         self.seq_lens = torch.ones(1, dtype=torch.int32)
         self.kernel = mla_kernels.lookup(

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mla_kernels.bench.report import Row
-from mla_kernels.document import BROKEN, typed
 from mla_kernels.errors import ValueRangeError
+from mla_kernels.payloads.json_fields import BROKEN, typed
 
 TABLE = "table figure"
 SAME_RUN = "same run"

@@ -20,7 +20,7 @@ from mla_kernels.bench.problems import SCALE
 from mla_kernels.bench.report import Row
 from mla_kernels.bench.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors
 from mla_kernels.bench.tensors import Tensors
-from mla_kernels.widths import LATENT
+from mla_kernels.formats import LATENT
 
 Launch = Callable[[int], torch.Tensor]
 """Launches problem ``i`` of the tensors and returns its output, of the shape of ``tensors.out[i]``."""

@@ -9,13 +9,12 @@ from itertools import product
 from random import Random
 
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.widths import LATENT
+from mla_kernels.formats import FORMATS, HEAD_DIM, LATENT
 
-ROW = 576
 SCALE = 192**-0.5
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 """Of an element of Q and of the output."""
-ROW_BYTES = {"fp32": 4 * ROW, "fp16": 2 * ROW, "bf16": 2 * ROW, "e4m3": ROW, "fp8_ds_mla": 656}
+ROW_BYTES = {row.name: row.token_bytes for row in FORMATS if (row.d_qk, row.d_v) == (HEAD_DIM, LATENT)}
 
 _COLUMNS = {"q_dtype": "q", "kv_dtype": "kv", "num_heads": "heads"}
 """Attributes whose columns have shorter names."""
@@ -80,7 +79,7 @@ class Problem:
     @property
     def flop(self) -> int:
         """Two for each multiplication of ``Q K^T`` and ``P V``; every new token with every key, as tables count."""
-        return 2 * self.q_len * self.num_heads * self.tokens * (ROW + LATENT)
+        return 2 * self.q_len * self.num_heads * self.tokens * (HEAD_DIM + LATENT)
 
     @property
     def input_bytes(self) -> int:
@@ -95,7 +94,7 @@ class Problem:
     @property
     def bytes(self) -> int:
         """KV once, Q and the output."""
-        return self.input_bytes + self.batch * self.q_len * self.num_heads * (ROW + LATENT) * BYTES[self.q_dtype]
+        return self.input_bytes + self.batch * self.q_len * self.num_heads * (HEAD_DIM + LATENT) * BYTES[self.q_dtype]
 
     def config(self, arch: str) -> dict[str, object]:
         """What to look up for it."""

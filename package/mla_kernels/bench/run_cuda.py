@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 import torch
 
+from mla_kernels.api.lookup import find
 from mla_kernels.bench import cuda, peers
 from mla_kernels.bench.report import Progress, Row
-from mla_kernels.devices import Device, obstacle, runner
-from mla_kernels.discovery import payloads
+from mla_kernels.devices.machine import Device, obstacle, runner
 from mla_kernels.errors import DeviceError, MlaError, PayloadError, ValueRangeError, VariantNotFoundError
-from mla_kernels.kernel import Kernel
-from mla_kernels.manifest import library_name, sha256
-from mla_kernels.resolve import find
+from mla_kernels.kernels.base import Kernel
+from mla_kernels.payloads.discovery import payloads
+from mla_kernels.payloads.manifest import library_name, sha256
 
 NO_VARIANT = "no variant"
 REPLAYED = (

@@ -12,7 +12,7 @@ from mla_kernels.bench import peers, run_cuda
 from mla_kernels.bench.problems import SCALE
 from mla_kernels.bench.run_cuda import Bench
 from mla_kernels.bench.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors
-from mla_kernels.kernel import Kernel
+from mla_kernels.kernels.base import Kernel
 
 Launch: TypeAlias = tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]
 """Inputs in order, and outputs by name."""

@@ -8,7 +8,7 @@ from itertools import product
 
 from mla_kernels.bench.problems import BYTES, ROW_BYTES, Shape, attributes, columns, dtypes_of, require_positive
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.widths import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT
 
 DECODE_SUITES: dict[str, tuple[Shape, ...]] = {
     "h200": tuple(

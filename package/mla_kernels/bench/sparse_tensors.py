@@ -6,7 +6,7 @@ import torch
 
 from mla_kernels.bench.sparse_problems import SparseDecode, SparsePrefill
 from mla_kernels.bench.tensors import DTYPES, seeded, stored
-from mla_kernels.widths import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT
 
 _AT_ONCE = 1 << 28
 """Numbers to sort at once."""

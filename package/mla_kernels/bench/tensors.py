@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 import mla_kernels
-from mla_kernels.bench.problems import ROW, ROW_BYTES, Problem
-from mla_kernels.widths import LATENT
+from mla_kernels.bench.problems import ROW_BYTES, Problem
+from mla_kernels.formats import HEAD_DIM, LATENT
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WHOLE = 128
@@ -34,13 +34,13 @@ class Tensors:
         shape = (count, cell.batch, cell.q_len, cell.num_heads)
         self.cell = cell
         generator = seeded(device)
-        self.q = torch.randn(*shape, ROW, dtype=dtype, device=device, generator=generator)
+        self.q = torch.randn(*shape, HEAD_DIM, dtype=dtype, device=device, generator=generator)
         self.out = torch.empty(*shape, LATENT, dtype=dtype, device=device)
         self.lse = torch.empty(count, cell.batch, cell.num_heads, cell.q_len, device=device)
         self.seq_lens = torch.tensor(cell.seq_lens, dtype=torch.int32, device=device)
         self.block_table = _tables(self.seq_lens, cell.page_size, count, generator)
         num_pages = count * int(_pages(self.seq_lens, cell.page_size).sum())
-        rows = torch.randn(num_pages * cell.page_size, ROW, dtype=dtype, device=device, generator=generator)
+        rows = torch.randn(num_pages * cell.page_size, HEAD_DIM, dtype=dtype, device=device, generator=generator)
         self.kv_cache = stored(rows, cell.kv_dtype, cell.page_size)
 
 
@@ -69,7 +69,7 @@ def seeded(device: torch.device) -> torch.Generator:
 def stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:
     """The rows as a paged cache; quantised by ``store_kv``."""
     if kv_dtype in DTYPES:
-        return rows.view(-1, page_size, ROW)
+        return rows.view(-1, page_size, HEAD_DIM)
     size = (len(rows) // page_size, page_size, ROW_BYTES[kv_dtype])
     cache = torch.empty(size, dtype=torch.uint8, device=rows.device)
     scale = torch.ones(1, device=rows.device) if kv_dtype == "e4m3" else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError
-from mla_kernels.frameworks import Tensor, dtype_name, extents
+from mla_kernels.tensors import Tensor, dtype_name, extents
 
 
 class Names:

@@ -6,11 +6,12 @@ import torch
 
 from mla_kernels.compat._arguments import shape_of
 from mla_kernels.errors import DTypeError, UnsupportedError
-from mla_kernels.frameworks import FP8_DS_MLA_ROW
-from mla_kernels.widths import HEAD_DIM
+from mla_kernels.formats import HEAD_DIM, format_named
 
 _BYTES = (torch.uint8, torch.int8, torch.float8_e4m3fn)
+_FP8 = format_named("fp8_ds_mla")
 _MODEL1_ROW = 584
+"""Bytes of a token in FlashMLA's newer layout, which no row of the formats has yet."""
 
 
 def rows_of(argument: str, cache: object, is_fp8_kvcache: bool) -> torch.Tensor:
@@ -30,10 +31,12 @@ def rows_of(argument: str, cache: object, is_fp8_kvcache: bool) -> torch.Tensor:
         raise DTypeError(argument, str(tensor.dtype).removeprefix("torch."), accepts)
     if tensor.shape[-1:] == (_MODEL1_ROW,):
         accepts = (
-            f"rows of {FP8_DS_MLA_ROW} bytes: 512 e4m3, 4 float32 scales, 64 bf16; the other layout is not read yet"
+            f"rows of {_FP8.token_bytes} bytes: {_FP8.latent} {_FP8.latent_type}, "
+            f"{_FP8.latent // _FP8.scale_group} float32 scales, {_FP8.rope} {_FP8.rope_type}; "
+            "the other layout is not read yet"
         )
         raise UnsupportedError(argument, f"rows of {_MODEL1_ROW} bytes", accepts)
-    shape_of(argument, tensor, "num_pages", "page_size", "num_heads_k", FP8_DS_MLA_ROW)
+    shape_of(argument, tensor, "num_pages", "page_size", "num_heads_k", _FP8.token_bytes)
     return tensor.view(torch.uint8)
 
 

@@ -6,13 +6,13 @@ from typing import cast
 
 import torch
 
-from mla_kernels import selection
+from mla_kernels.api import selection
 from mla_kernels.compat._arguments import require_one_dtype, shape_of
 from mla_kernels.compat._caches import rows_of
 from mla_kernels.compat._schedule import FlashMLASchedMeta, plan_in, schedule
 from mla_kernels.errors import DeviceError, ShapeError
-from mla_kernels.kernel import Kernel
-from mla_kernels.widths import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.kernels.base import Kernel
 
 
 def decode(  # noqa: PLR0917 (the arguments of the door)

@@ -15,8 +15,8 @@ from typing import TypeAlias
 import torch
 
 from mla_kernels.errors import DeviceError, DTypeError, ShapeError, UnsupportedError, ValueRangeError
-from mla_kernels.frameworks import device_of
-from mla_kernels.kernel import Kernel, Plan
+from mla_kernels.kernels.base import Kernel, Plan
+from mla_kernels.tensors import device_of
 
 ROW = 8
 """Numbers in a row of ``tile_scheduler_metadata``."""

@@ -12,7 +12,7 @@ from mla_kernels.compat._arguments import require_one_dtype, shape_of
 from mla_kernels.compat._caches import rows_of
 from mla_kernels.compat._schedule import FlashMLASchedMeta, require_tensors, unscheduled
 from mla_kernels.errors import ShapeError, UnsupportedError
-from mla_kernels.widths import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 

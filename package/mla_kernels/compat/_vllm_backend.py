@@ -21,10 +21,10 @@ from vllm.v1.attention.backend import (
 )
 
 import mla_kernels as mla
-from mla_kernels.backends import flashmla_sparse
-from mla_kernels.backends.flashmla_sparse.layer import CACHE_DTYPES
-from mla_kernels.devices import arch_of
-from mla_kernels.discovery import payloads
+from mla_kernels.compat import flashmla_sparse
+from mla_kernels.compat.flashmla_sparse.layer import CACHE_DTYPES
+from mla_kernels.devices.machine import arch_of
+from mla_kernels.payloads.discovery import payloads
 
 
 class FlashMLASparseBackend(AttentionBackend):

@@ -16,10 +16,10 @@ from mla_kernels._types import Arch
 from mla_kernels.compat import _dense, _sparse
 from mla_kernels.compat._arguments import Names
 from mla_kernels.compat._schedule import FlashMLASchedMeta, schedule, unscheduled
-from mla_kernels.devices import arch_for
+from mla_kernels.devices.machine import arch_for
 from mla_kernels.errors import DTypeError, InvalidArgumentError, UnsupportedError, ValueRangeError
-from mla_kernels.frameworks import extents
-from mla_kernels.widths import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.tensors import extents
 
 __all__ = [
     "FlashMLASchedMeta",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import mla_kernels as mla
 from mla_kernels.compat._arguments import Names, require_one_dtype, shape_of
 from mla_kernels.errors import InvalidArgumentError, ShapeError, ValueRangeError
-from mla_kernels.frameworks import Tensor
-from mla_kernels.widths import HEAD_DIM, LATENT, ROPE
+from mla_kernels.formats import HEAD_DIM, LATENT, ROPE
+from mla_kernels.tensors import Tensor
 
 MOST_HEADS = 128
 """What ``sgl_kernel`` sizes the workspace for."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import torch
 
-from mla_kernels import cache_ops
-from mla_kernels.backends.flashmla_sparse.indices import triton_convert_req_index_to_global_index
+from mla_kernels.api.cache import store_kv
+from mla_kernels.compat.flashmla_sparse.indices import triton_convert_req_index_to_global_index
 from mla_kernels.errors import UnsupportedError
 
 __all__ = [
@@ -91,4 +91,4 @@ def concat_and_cache_mla(  # noqa: PLR0917 (the signature is theirs)
     else:
         accepts = "auto, bfloat16, float16, fp8, fp8_e4m3 or fp8_ds_mla"
         raise UnsupportedError("kv_cache_dtype", repr(kv_cache_dtype), accepts)
-    cache_ops.store_kv(kv_c[:tokens], k_pe[:tokens], kv_cache, slot_mapping.flatten(), scale=own_scale)
+    store_kv(kv_c[:tokens], k_pe[:tokens], kv_cache, slot_mapping.flatten(), scale=own_scale)

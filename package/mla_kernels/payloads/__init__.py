@@ -1,1 +1,1 @@
-"""The payloads that ship inside the core distribution, one folder each."""
+"""Payloads: how installed ones are found and read, and a folder for each that ships with the core distribution."""

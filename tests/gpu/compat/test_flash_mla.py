@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tests.gpu.support.availability import require_op
 from tests.gpu.support.tensors import set_all_bits
-from tests.kernels import memory
-from tests.kernels.flash_mla import (
+from tests.support import memory
+from tests.support.flash_mla import (
     CONVENTIONS,
     HEADS,
     QUERY_TOKENS,
@@ -25,7 +25,7 @@ from tests.kernels.flash_mla import (
     check_object_serves_layers_and_steps,
     check_plans_are_of_rows,
 )
-from tests.kernels.rows import rows
+from tests.support.rows import rows
 
 MIXED = (4096, 2999, 1025, 64, 0, 1, 129)
 

@@ -11,9 +11,9 @@ from mla_kernels.compat.flash_mla import flash_mla_with_kvcache
 
 from tests.gpu.support.availability import require_arch
 from tests.gpu.support.tensors import set_all_bits
-from tests.kernels.flash_mla_sparse import SparseFwd, WithKvcache, past_the_end, served
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode, SparsePrefill
+from tests.support.flash_mla_sparse import SparseFwd, WithKvcache, past_the_end, served
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode, SparsePrefill
 
 DECODE, PREFILL = served("sparse_decode", "cuda"), served("sparse_prefill", "cuda")
 OPTIONS: list[dict[str, Any]] = [{}, {"counts": True}, {"absent": 1.0}]

@@ -10,12 +10,12 @@ import pytest
 import torch
 from mla_kernels.backends.flashmla_sparse import FlashMLASparseBackend
 
-from tests.backends.engine import PAGE, check_tokens, engine_config, make_layer
-from tests.backends.model import HEADS, LATENT, NOPE, ROPE, Layer, V
 from tests.gpu.support.availability import require_arch
 from tests.gpu.support.launches import captured
 from tests.gpu.support.tensors import set_all_bits
-from tests.kernels.rows import rows
+from tests.support.engine import PAGE, check_tokens, engine_config, make_layer
+from tests.support.model import HEADS, LATENT, NOPE, ROPE, Layer, V
+from tests.support.rows import rows
 
 ARCHS = sorted({row.arch for row in rows("sparse_decode") if row.device == "cuda"})
 TOPK, TOKENS = 64, 5

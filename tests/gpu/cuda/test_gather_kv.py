@@ -11,10 +11,10 @@ from torch import Tensor
 
 from tests.gpu.support.gather_kv import TYPES, check, kernel, pool, scale_of, stored
 from tests.gpu.support.tensors import PADS, PAGE_SIZES, current_stream, guarded, padded, width_of
-from tests.kernels import memory
-from tests.kernels.compare import Tolerance, assert_close, assert_same_bytes
-from tests.kernels.problems import generator, write_rows
-from tests.kernels.sparse import INT_MAX, INT_MIN
+from tests.support import memory
+from tests.support.compare import Tolerance, assert_close, assert_same_bytes
+from tests.support.problems import generator, write_rows
+from tests.support.sparse import INT_MAX, INT_MIN
 
 FP8_BYTES = torch.arange(256, dtype=torch.uint8)
 PLENTY = 2**31

@@ -10,9 +10,9 @@ import torch
 
 from tests.gpu.support.merge_states import TYPES, check, kernel, merge, states
 from tests.gpu.support.tensors import PADS, current_stream, guarded
-from tests.kernels import memory
-from tests.kernels.compare import LSE, assert_close, assert_same_bytes
-from tests.kernels.sparse import INT_MAX, INT_MIN
+from tests.support import memory
+from tests.support.compare import LSE, assert_close, assert_same_bytes
+from tests.support.sparse import INT_MAX, INT_MIN
 
 types = pytest.mark.parametrize(("in_dtype", "out_dtype"), TYPES)
 

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from tests.gpu.support.tensors import PADS, PAGE_SIZES, current_stream
 from tests.gpu.support.to_global_indices import convert, kernel
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.global_indices import formula, problem
-from tests.kernels.problems import generator
-from tests.kernels.sparse import INT_MAX, INT_MIN
+from tests.support.compare import assert_same_bytes
+from tests.support.global_indices import formula, problem
+from tests.support.problems import generator
+from tests.support.sparse import INT_MAX, INT_MIN
 
 
 @pytest.mark.parametrize("page_size", PAGE_SIZES)

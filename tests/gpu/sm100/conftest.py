@@ -25,7 +25,7 @@ def library() -> ctypes.CDLL:
     """The emulating payload."""
     if not mla.variants(arch=ARCH):
         refuse(f"{ARCH}: no payload built for this GPU is installed (nox -s emulation)")
-    from mla_kernels.discovery import payloads
+    from mla_kernels.payloads.discovery import payloads
 
     found = ctypes.CDLL(str(payloads().found["sm100"].folder / "libmla_sm100.so"))
     if not hasattr(found, "mla_emulation_mode"):

@@ -12,9 +12,9 @@ from mla_kernels.errors import ValueRangeError
 
 from tests.gpu.support.launches import captured
 from tests.gpu.support.sm100 import CPASYNC, DENSE, SPLITTING, TMA, check_in_place, each, problem
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import garbage_workspace
-from tests.kernels.rows import Row
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import garbage_workspace
+from tests.support.rows import Row
 
 
 @each(DENSE)

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tests.gpu.support.sm100 import SPARSE_DECODE, each
-from tests.kernels import memory
-from tests.kernels.compare import SPARSE, assert_close
-from tests.kernels.problems import peak_of, tolerances
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode
+from tests.support import memory
+from tests.support.compare import SPARSE, assert_close
+from tests.support.problems import peak_of, tolerances
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode
 
 
 @each(SPARSE_DECODE)

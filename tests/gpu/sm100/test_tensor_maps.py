@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.gpu.support.sm100 import TMA, each, problem
-from tests.kernels import memory
-from tests.kernels.rows import Row
+from tests.support import memory
+from tests.support.rows import Row
 
 CHECK_MAPS = 3
 """The mode in which the plain kernel loads each box and compares its bytes with those at the addresses meant."""

@@ -12,11 +12,11 @@ from mla_kernels import reference
 from tests.gpu.support.sm90 import each, each_sparse_decode, each_with
 from tests.gpu.support.sparse_results import RESULTS, compare_results
 from tests.gpu.support.tensors import width_of
-from tests.kernels import memory
-from tests.kernels.compare import SPARSE, assert_close, assert_same_bytes
-from tests.kernels.problems import SCALE, Decode, encode, generator, random, tolerances
-from tests.kernels.rows import Row
-from tests.kernels.sparse import INT_MAX, INT_MIN, SparseDecode
+from tests.support import memory
+from tests.support.compare import SPARSE, assert_close, assert_same_bytes
+from tests.support.problems import SCALE, Decode, encode, generator, random, tolerances
+from tests.support.rows import Row
+from tests.support.sparse import INT_MAX, INT_MIN, SparseDecode
 
 
 @each_with("page_size", [16, 64])

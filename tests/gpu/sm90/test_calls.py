@@ -13,10 +13,10 @@ from mla_kernels.errors import InvalidArgumentError
 from tests.gpu.support.availability import refuse
 from tests.gpu.support.sm90 import each
 from tests.gpu.support.tensors import current_stream
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode
+from tests.support.rows import Row
 
 
 @each

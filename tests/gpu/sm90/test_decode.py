@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.gpu.support.sm90 import MIXED, each, each_with
-from tests.kernels import memory
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
+from tests.support import memory
+from tests.support.problems import Decode
+from tests.support.rows import Row
 
 
 @each_with("num_heads", [1, 3, 9, 15, 16, 32, 63, 64, 65, 126, 127, 128])

@@ -6,10 +6,10 @@ import pytest
 
 from tests.gpu.support.sm90 import DENSE, each, each_with
 from tests.gpu.support.tensors import padded
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode
+from tests.support.rows import Row
 
 TMA = [row for row in DENSE if row.load == "tma"]
 PAGES = (1, 2, 8, 16, 24, 32, 48, 61, 64, 128, 192, 576)

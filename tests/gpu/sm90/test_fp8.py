@@ -8,9 +8,9 @@ import torch
 from mla_kernels import reference
 
 from tests.gpu.support.sm90 import DENSE, SPARSE_DECODE, each_with, name_of
-from tests.kernels.compare import Tolerance, assert_close, assert_same_bytes
-from tests.kernels.problems import KV_SCALE, Decode
-from tests.kernels.rows import Row
+from tests.support.compare import Tolerance, assert_close, assert_same_bytes
+from tests.support.problems import KV_SCALE, Decode
+from tests.support.rows import Row
 
 E4M3 = [row for row in DENSE if row.kv_dtype == "e4m3"]
 FP8_DS_MLA = [row for row in SPARSE_DECODE if row.kv_dtype == "fp8_ds_mla"]

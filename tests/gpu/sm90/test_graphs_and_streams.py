@@ -13,10 +13,10 @@ import torch
 from tests.gpu.support.launches import captured, check_at_once
 from tests.gpu.support.sm90 import MIXED, each, each_with
 from tests.gpu.support.tensors import set_all_bits
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode
+from tests.support.rows import Row
 
 RAGGED = tuple(900 + 37 * (i % 5) for i in range(150))
 """Most of these requests have one split or two."""

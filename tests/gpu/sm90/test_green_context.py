@@ -12,10 +12,10 @@ from tests.gpu.support.availability import refuse, require_payload
 from tests.gpu.support.sm90 import each_sparse_decode, each_with
 from tests.gpu.support.sparse_results import compare_results, empty_results
 from tests.gpu.support.tensors import poisoned_workspace
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode
 
 SM_RESOURCE, DEFAULT_STREAM, NON_BLOCKING = 1, 1, 1
 RESOURCE_BYTES = 144

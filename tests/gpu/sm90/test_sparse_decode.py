@@ -11,11 +11,11 @@ from mla_kernels.errors import AlignmentError, StrideError, UnsupportedError
 
 from tests.gpu.support.sm90 import ARCH, each_sparse_decode
 from tests.gpu.support.sparse_results import compare_results, empty_results
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode
 from tests.kernels.test_exact import test_sparse_decode_selects_one_key
 from tests.kernels.test_sparse_decode import *  # noqa: F403
-from tests.kernels.variants import range_over
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode
+from tests.support.variants import range_over
 
 __all__ = ["test_sparse_decode_selects_one_key"]
 del test_codes_as_uint8  # noqa: F821, of caches of plain e4m3, for which there is no variant

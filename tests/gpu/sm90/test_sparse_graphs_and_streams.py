@@ -14,9 +14,9 @@ from tests.gpu.support.launches import captured, check_at_once
 from tests.gpu.support.sm90 import each_sparse_decode
 from tests.gpu.support.sparse_results import compare_results, empty_results
 from tests.gpu.support.tensors import set_all_bits
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode
+from tests.support.compare import assert_same_bytes
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode
 
 LONG: dict[str, Any] = {"topk": 2048, "num_pages": 80, "absent": 0.1}
 

@@ -8,14 +8,14 @@ import torch
 from mla_kernels import reference
 
 from tests.gpu.support.sm90 import ARCH, each_sparse_prefill
-from tests.kernels import memory
-from tests.kernels.compare import PREFILL, assert_close
-from tests.kernels.problems import SCALE, tolerances
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparsePrefill
 from tests.kernels.test_exact import test_sparse_prefill_selects_one_key
 from tests.kernels.test_sparse_prefill import *  # noqa: F403
-from tests.kernels.variants import range_over
+from tests.support import memory
+from tests.support.compare import PREFILL, assert_close
+from tests.support.problems import SCALE, tolerances
+from tests.support.rows import Row
+from tests.support.sparse import SparsePrefill
+from tests.support.variants import range_over
 
 __all__ = ["test_sparse_prefill_selects_one_key"]
 

@@ -9,9 +9,9 @@ import torch
 
 from tests.gpu.support.sm90 import each, each_with
 from tests.gpu.support.tensors import poisoned_workspace
-from tests.kernels.invariance import check_batch_invariance
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
+from tests.support.invariance import check_batch_invariance
+from tests.support.problems import Decode
+from tests.support.rows import Row
 
 PAIRS = {5: 66, 16: 64, 48: 40, 64: 66, 65: 33, 128: 32}
 """To heads, as many equal requests as take two blocks each, or two clusters, of 132 multiprocessors."""

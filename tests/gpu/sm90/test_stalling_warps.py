@@ -15,18 +15,18 @@ import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import _launcher
-from mla_kernels.discovery import Payload, payloads
-from mla_kernels.kernel import Kernel
-from mla_kernels.resolve import bound
+from mla_kernels.api.lookup import bound
+from mla_kernels.kernels.base import Kernel
+from mla_kernels.payloads.discovery import Payload, payloads
 
 from tests.gpu.support.availability import refuse, require_arch, require_payload
 from tests.gpu.support.sm90 import ARCH, each_sparse_decode, each_with
 from tests.gpu.support.sparse_results import compare_results, empty_results
 from tests.gpu.support.tensors import poisoned_workspace, set_all_bits
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row
-from tests.kernels.sparse import SparseDecode
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Decode
+from tests.support.rows import Row
+from tests.support.sparse import SparseDecode
 
 WHEELS = Path(__file__).parents[3] / "dist" / "delays"
 PAGES = {"tma": 64, "gather": 16}

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from tests.gpu.support.launches import Case
 from tests.gpu.support.tensors import guarded, padded, width_of
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import Packed, encode, generator, random, unchanged, write_rows
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import Packed, encode, generator, random, unchanged, write_rows
 
 TYPES = [("fp16", "fp16"), ("bf16", "bf16")]
 TYPES += [(kv, out) for kv in ("e4m3", "fp8_ds_mla") for out in ("fp32", "fp16", "bf16")]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.gpu.support.availability import devices_alike
 from tests.gpu.support.tensors import set_all_bits
-from tests.kernels.compare import assert_same_bytes
+from tests.support.compare import assert_same_bytes
 
 
 @dataclass(frozen=True)

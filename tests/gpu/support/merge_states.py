@@ -12,9 +12,9 @@ from torch import Tensor
 
 from tests.gpu.support.launches import Case
 from tests.gpu.support.tensors import guarded, padded
-from tests.kernels import memory
-from tests.kernels.compare import DENSE, LSE, SINGLE, SINGLE_LSE, assert_close, assert_same_bytes
-from tests.kernels.problems import generator, random, unchanged
+from tests.support import memory
+from tests.support.compare import DENSE, LSE, SINGLE, SINGLE_LSE, assert_close, assert_same_bytes
+from tests.support.problems import generator, random, unchanged
 
 TYPES = [("fp32", "fp32"), ("fp32", "fp16"), ("fp32", "bf16"), ("fp16", "fp16"), ("bf16", "bf16")]
 """Every type of states, with every type that they can be merged into."""

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.gpu.support.tensors import poisoned_workspace
-from tests.kernels import memory
-from tests.kernels.problems import Decode
-from tests.kernels.rows import Row, rows
+from tests.support import memory
+from tests.support.problems import Decode
+from tests.support.rows import Row, rows
 
 ARCH = "sm100f"
 DENSE = [row for row in rows("decode") if row.arch == ARCH]

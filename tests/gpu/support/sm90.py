@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernels.rows import Row, rows
+from tests.support.rows import Row, rows
 
 ARCH = "sm90a"
 DENSE = [row for row in rows("decode") if row.arch == ARCH]

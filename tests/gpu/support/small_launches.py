@@ -16,9 +16,9 @@ from tests.gpu.support import merge_states
 from tests.gpu.support.availability import arch_name
 from tests.gpu.support.cases import EVERY, case
 from tests.gpu.support.sparse_results import RESULTS, compare_results
-from tests.kernels.problems import Decode
-from tests.kernels.rows import row
-from tests.kernels.sparse import SparseDecode
+from tests.support.problems import Decode
+from tests.support.rows import row
+from tests.support.sparse import SparseDecode
 
 PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (140, 20, 1, 0)},

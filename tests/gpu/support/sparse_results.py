@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tests.kernels import memory
-from tests.kernels.compare import SPARSE
-from tests.kernels.sparse import SparseDecode
+from tests.support import memory
+from tests.support.compare import SPARSE
+from tests.support.sparse import SparseDecode
 
 RESULTS = ("out", "lse", "max_logits")
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from tests.gpu.support.launches import Case
 from tests.gpu.support.tensors import guarded, padded, width_of
-from tests.kernels import memory
-from tests.kernels.compare import assert_same_bytes
-from tests.kernels.problems import generator, random, unchanged
+from tests.support import memory
+from tests.support.compare import assert_same_bytes
+from tests.support.problems import generator, random, unchanged
 
 TYPES = [(i, kv) for i in ("fp16", "bf16") for kv in (i, "e4m3", "fp8_ds_mla")]
 """Every input type, with every cache that it can be stored in."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tests.kernels import memory
-from tests.kernels.problems import garbage_workspace
+from tests.support import memory
+from tests.support.problems import garbage_workspace
 
 PAGE_SIZES = (1, 2, 16, 48, 61, 64, 128, 576)
 PADS = (16, 3)

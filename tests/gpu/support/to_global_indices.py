@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tests.gpu.support.launches import Case
 from tests.gpu.support.tensors import guarded, padded
-from tests.kernels.global_indices import formula, problem
-from tests.kernels.problems import unchanged
+from tests.support.global_indices import formula, problem
+from tests.support.problems import unchanged
 
 
 def kernel(arch: str) -> Any:

@@ -31,7 +31,7 @@ Status check_shapes(const Problem& p) {
                          {"page_size", p.page_size},
                          {"table_width", p.table_width},
                          {"max_splits", p.max_splits}}));
-  // Plans count items in 32 bits; a request is in at most 64 splits.
+  // Plans count items in 32 bits, and a request has at most 64 splits.
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max() / 64;
   if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
     return Status::error(MLA_SHAPE, "q",
@@ -129,7 +129,7 @@ class Launch {
   }
 
  private:
-  // Of one row block: rows [first, first + rows) against tokens [begin, end).
+  // Rows [first, first + rows) of a request attend tokens [begin, end).
   struct Item {
     const PlanEntry& entry;
     int64_t first;
@@ -164,7 +164,7 @@ class Launch {
             last ? visible : std::min<int64_t>(visible, (split + 1) * entry.chunk)};
   }
 
-  // Tokens that a row sees; ascends with the row.
+  // Returns the tokens that a row sees, which ascend with the row.
   int64_t row_limit(const PlanEntry& entry, int64_t row) const {
     const int64_t length = seq_lens(p_)[entry.request];
     return p_.causal != 0 ? length - p_.q_len + 1 + row / p_.num_heads : length;

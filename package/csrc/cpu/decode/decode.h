@@ -30,7 +30,7 @@ struct Decode : Op<mla_decode_problem> {
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };
 
-// Not inline, so that a variant nobody instantiates is a link error.
+// These are not inline, so that a variant that nobody instantiates is a link error.
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {

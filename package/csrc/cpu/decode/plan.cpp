@@ -10,12 +10,12 @@ namespace mla::cpu::decode {
 namespace {
 
 constexpr int32_t kTag = 0x616c6d31;
-// Fewer items leave threads idle; more cost partial results, and packing Q for each.
+// Fewer items leave threads idle; more cost partial results, and Q is packed for each.
 constexpr int64_t kTargetItems = 32;
 constexpr int64_t kLeastChunk = 512;  // a shorter one is not worth its partial results
 constexpr int64_t kInvariantChunk = 1024;
 constexpr int64_t kInvariantSplits = 8;
-constexpr int64_t kMostSplits = 64;     // of a request
+constexpr int64_t kMostSplits = 64;     // in a request
 constexpr int64_t kChunkMultiple = 64;  // keeps splits in whole blocks of tokens
 
 int64_t round_up(int64_t value, int64_t multiple) { return ceil_div(value, multiple) * multiple; }
@@ -25,13 +25,14 @@ int64_t most_splits(const PlanShape& shape) {
   return shape.batch_invariant ? kInvariantSplits : kMostSplits;
 }
 
-// Splits over all requests to aim at. Many items need splits only where lengths are very uneven.
+// Returns the splits of all requests to aim at. Many items need splits only where lengths are very
+// uneven.
 int64_t target_splits(const PlanShape& shape) {
   return std::max<int64_t>(1, kTargetItems / std::max<int64_t>(1, shape.row_blocks));
 }
 
-// 8192 and 100 tokens, 32 splits wanted: 8292 / 32 is below 512, so 16 splits of 512, and the 100
-// stay whole.
+// For requests of 8192 and 100 tokens and 32 splits, 8292 / 32 is below 512: there are 16 splits of
+// 512, and the 100 stay whole.
 int64_t balanced_chunk(const PlanShape& shape, const int32_t* seq_lens) {
   int64_t total = 0;
   for (int64_t b = 0; b < shape.batch; ++b) total += seq_lens[b];
@@ -88,8 +89,8 @@ void make_plan(const PlanShape& shape, const int32_t* seq_lens, Buffer buffer) {
     slot += entry.splits;
     ++split_requests;
   }
-  // Split requests first, so that a merge finds them; then the longest, so that threads finish
-  // together.
+  // Split requests come first, so that a merge finds them, and then the longest, so that threads
+  // finish together.
   std::sort(entries, end, [](const PlanEntry& a, const PlanEntry& b) {
     return std::make_tuple(a.splits == 1, -a.chunk, a.request) <
            std::make_tuple(b.splits == 1, -b.chunk, b.request);

@@ -1,4 +1,4 @@
-// The schedule of decode: which requests are split, and in what order they start.
+// The plan of decode says which requests are split, and in what order they start.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,28 @@ namespace mla::cpu::decode {
 struct PlanHeader {
   int32_t tag;
   int32_t batch;
-  int32_t rows;            // query rows of a request
-  int32_t slots;           // of the workspace
-  int32_t split_requests;  // the first entries
+  int32_t rows;            // of queries in a request
+  int32_t slots;           // in the workspace
+  int32_t split_requests;  // which are the first entries
   int32_t items;
 };
 
-// Split i of a request attends tokens [i * chunk, (i + 1) * chunk), the last one to the end.
+// Split i of a request attends tokens [i * chunk, (i + 1) * chunk), and the last one all to the
+// end.
 struct PlanEntry {
   int32_t request;
   int32_t first_item;
-  int32_t first_slot;  // of the workspace, one slot a split; unused by a single split
+  int32_t first_slot;  // in the workspace, one slot a split; a single split does not use it
   int32_t splits;
   int32_t chunk;
 };
 
-// What a plan's size and splits depend on besides lengths.
+// Beside lengths, a plan's size and splits depend on these.
 struct PlanShape {
   int64_t batch;
-  int64_t rows;  // query rows of a request
+  int64_t rows;  // of queries in a request
   int64_t row_blocks;
-  int64_t max_splits;  // of a request; 0: as many as its shape deserves
+  int64_t max_splits;  // of a request; 0 leaves it to the plan
   bool batch_invariant;
 };
 
@@ -40,7 +41,7 @@ struct Plan {
   const PlanEntry* entries;  // [batch]
 };
 
-// Slots that any plan of this shape stays within.
+// Returns the slots that every plan of this shape stays within.
 int64_t plan_slots(const PlanShape& shape);
 
 int64_t plan_bytes(const PlanShape& shape);

@@ -7,15 +7,15 @@
 
 namespace mla::cpu {
 
-inline constexpr int kMaxRows = 128;  // query rows of one item
+inline constexpr int kMaxRows = 128;  // of queries in one item
 
-// What attend may use beside the item's rows of O, so that a thread stays within 1 MiB.
+// Beside the item's rows of O, attend may use as much, so that a thread stays within 1 MiB.
 inline constexpr size_t kMaxScratchBytes = (1 << 20) - sizeof(float) * kMaxRows * kLatent;
 
-// Where the tokens of one request lie. Strides are in bytes.
+// Where the tokens of one request lie. Strides count bytes.
 struct KvTokens {
   const std::byte* latent = nullptr;  // slot 0
-  const std::byte* rope = nullptr;    // unused by fp8_ds_mla, whose row holds both
+  const std::byte* rope = nullptr;    // unused where a row of bytes holds both
   int64_t latent_page_stride = 0;
   int64_t latent_token_stride = 0;
   int64_t rope_page_stride = 0;
@@ -26,20 +26,21 @@ struct KvTokens {
   const int32_t* slots = nullptr;       // sparse: token i is global slot slots[i]; negative: absent
 };
 
-// A block of query rows against a range of tokens: softmax(scale * Q K^T) V and its logsumexp.
+// A block of query rows attends a range of tokens; the result is softmax(scale * Q K^T) V and its
+// log-sum-exp.
 struct AttendItem {
   DType q_dtype = DType::fp32;            // fp32, fp16, bf16
   DType kv_dtype = DType::fp32;           // any
   int rows = 0;                           // 1..kMaxRows
-  const void* const* q_latent = nullptr;  // [rows] -> [512]
-  const void* const* q_rope = nullptr;    // [rows] -> [64]
+  const void* const* q_latent = nullptr;  // [rows] -> [kLatent]
+  const void* const* q_rope = nullptr;    // [rows] -> [kRope]
   KvTokens kv;
   int64_t begin = 0;  // tokens [begin, end)
   int64_t end = 0;
   const int64_t* row_limit = nullptr;  // [rows]: row r attends tokens i < row_limit[r]; null: all
-  float scale = 1;     // of the logits, natural base; folds per-tensor scales of q and kv
+  float scale = 1;     // of the logits, natural base; holds the scales of q and of the cache
   float v_scale = 1;   // of V
-  float* o = nullptr;  // [rows][512], stride o_stride; 0 for a row without tokens
+  float* o = nullptr;  // [rows][kLatent], stride o_stride; 0 for a row without tokens
   int64_t o_stride = kLatent;
   float* lse = nullptr;          // [rows], natural log; -inf for a row without tokens
   float* max_logit = nullptr;    // [rows] or null; -inf for a row without tokens

@@ -20,7 +20,7 @@ struct Bf16Dot {
   }
 };
 
-inline constexpr int kBf16Block = 112;                 // a whole number of both token tiles
+inline constexpr int kBf16Block = 112;                 // is a whole number of both token tiles
 inline constexpr int kBf16ValueStride = kLatent + 16;  // spreads a column over the cache's sets
 
 struct alignas(64) Bf16DotScratch {

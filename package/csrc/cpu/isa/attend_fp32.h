@@ -8,11 +8,11 @@
 namespace mla::cpu {
 namespace {
 
-// A whole number of both token tiles, and a tile of KV that leaves room in a 1 MiB L2 for Q and O.
+// A block is a whole number of both token tiles, and leaves room in a 1 MiB L2 for Q and O.
 inline constexpr int kFp32Block = 60 / kManyTokens * kManyTokens;
 
 struct alignas(64) Fp32Scratch {
-  float q[kMaxRows * kHeadDim];    // [panel][576][kLanes]
+  float q[kMaxRows * kHeadDim];    // [panel][kHeadDim][kLanes]
   float kv[kFp32Block][kHeadDim];  // tokens of a block
   float scores[kFp32Block][kScoreStride];
   int32_t position[kFp32Block];

@@ -1,6 +1,6 @@
 #pragma once
 
-// Operands of bf16 products: pairs along the summed dimension, in 32-bit words.
+// The operands of bf16 products are pairs along the summed dimension, in 32-bit words.
 
 #include <immintrin.h>
 
@@ -32,7 +32,7 @@ inline bool has_bf16_products(const AttendItem& item) {
           item.kv_dtype == DType::fp8_ds_mla);
 }
 
-// Words of 16-bit halves (low, high) in order: 0 16 1 17 ...
+// Puts 16-bit halves into words of (low, high), in the order 0 16 1 17 ...
 MLA_ALWAYS_INLINE Words interleave_halves(__m512i low_then_high) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -43,7 +43,8 @@ MLA_ALWAYS_INLINE Words round_to_bf16(Vec low, Vec high) {
   return interleave_halves((__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
 }
 
-// 32 codes, exactly. Subnormal codes, below 8, come from a table: 0, 2^-9, 2^-8, 3 * 2^-9, ...
+// Converts 32 codes exactly. Subnormal codes, those below 8, come from a table of 0, 2^-9, 2^-8,
+// 3 * 2^-9, ...
 MLA_ALWAYS_INLINE Words e4m3_to_bf16(const std::byte* codes) {
   const __m512i subnormals =
       _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0x3c603c403c203c00, 0x3bc03b803b000000);
@@ -59,7 +60,7 @@ MLA_ALWAYS_INLINE Words e4m3_to_bf16(const std::byte* codes) {
   return (Words)_mm512_or_si512(value, sign);
 }
 
-// A cache row as stored, without per-tensor scale; fp8_ds_mla with its scales, rounded.
+// Dequantises a cache row as stored, without the scale of the cache, and rounds it to bf16.
 inline void row_to_bf16(DType kv, const TokenRow& token, uint32_t* row) {
   if (kv == DType::bf16) {
     __builtin_memcpy(row, token.latent, kLatent * 2);
@@ -72,19 +73,21 @@ inline void row_to_bf16(DType kv, const TokenRow& token, uint32_t* row) {
       store_words(row + (kLatent + i) / 2, e4m3_to_bf16(token.rope + i));
     }
   } else {
+    constexpr CacheFormat kFormat = kCacheFormat<DType::fp8_ds_mla>;
     for (int i = 0; i < kLatent; i += 32) {
-      const float scale = load_as<float>(token.latent + kDsMlaScaleOffset, i / kDsMlaGroup);
+      const float scale =
+          load_as<float>(token.latent + kFormat.scale_offset, i / kFormat.scale_group);
       const Words words = e4m3_to_bf16(token.latent + i);
       const Vec low = (Vec)(words << 16) * scale;
       const Vec high = (Vec)(words & 0xffff0000) * scale;
       store_words(row + i / 2, round_to_bf16(low, high));
     }
-    __builtin_memcpy(row + kLatent / 2, token.latent + kDsMlaRopeOffset, kRope * 2);
+    __builtin_memcpy(row + kLatent / 2, token.latent + kFormat.rope_offset, kRope * 2);
   }
 }
 
-// Two tokens' 32 columns to words of (even, odd) token: even columns first, then odd ones. Two
-// blends are cheaper than an interleaving in order; restore_columns undoes it in O.
+// Puts 32 columns of two tokens into words of (even, odd) token, even columns first, then odd ones.
+// Two blends are cheaper than an interleaving in order; restore_columns undoes it in O.
 MLA_ALWAYS_INLINE void pair_columns(const void* even, const void* odd, uint32_t* even_columns,
                                     uint32_t* odd_columns) {
   const Words a = load_as<Words>(even, 0);
@@ -110,7 +113,7 @@ MLA_ALWAYS_INLINE void restore_columns(const float* even_columns, const float* o
   store(o + kLanes, (Vec)zip_high(even, odd));
 }
 
-// In place: m[i][j] to m[j][i], by four perfect shuffles.
+// Transposes 16 vectors of 16 words in place, by four perfect shuffles.
 MLA_ALWAYS_INLINE void transpose(Words* m) {
 #pragma GCC unroll 4
   for (int stage = 0; stage < 4; ++stage) {
@@ -125,7 +128,8 @@ MLA_ALWAYS_INLINE void transpose(Words* m) {
   }
 }
 
-// q: [panel of 16 rows][pair][row]; rows: a multiple of 16.
+// Packs Q as [panel of 16 rows][pair][row].
+// @pre rows is a multiple of 16.
 inline void pack_q_pairs(const AttendItem& item, int rows, uint32_t* q) {
   constexpr int kLatentVectors = kLatent / 2 / kLanes;
   for (int first = 0; first < rows; first += kLanes) {
@@ -141,14 +145,14 @@ inline void pack_q_pairs(const AttendItem& item, int rows, uint32_t* q) {
   }
 }
 
-// 16 rows' probabilities of tokens t and t + 1 to words; tokens beyond the last weigh 0.
+// Puts P of 16 rows at tokens t and t + 1 into words; it is 0 at tokens beyond the last.
 MLA_ALWAYS_INLINE Words probability_pairs(const float* scores, int t, int tokens) {
   const Vec even = t < tokens ? load(scores + t * kScoreStride) : Vec{};
   const Vec odd = t + 1 < tokens ? load(scores + (t + 1) * kScoreStride) : Vec{};
   return round_to_bf16(even, odd);
 }
 
-// The same of token t alone, in the low half of each word.
+// Does the same for token t alone, in the low half of each word.
 MLA_ALWAYS_INLINE Words probability_words(const float* scores, int t, int tokens) {
   return round_to_bf16(t < tokens ? load(scores + t * kScoreStride) : Vec{}, Vec{});
 }

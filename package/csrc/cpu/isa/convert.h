@@ -32,7 +32,7 @@ MLA_ALWAYS_INLINE void to_fp32_inline(DType from, const void* src, float* __rest
     case DType::e4m3:
       for (int64_t i = 0; i < n; ++i) dst[i] = e4m3_to_fp32(load_as<uint8_t>(src, i));
       break;
-    case DType::fp8_ds_mla:
+    default:  // a cache of bytes, of which no element stands alone
       break;
   }
 }
@@ -55,7 +55,7 @@ inline void from_fp32(DType to, const float* __restrict src, void* __restrict ds
     case DType::e4m3:
       for (int64_t i = 0; i < n; ++i) store_as(dst, i, fp32_to_e4m3(src[i]));
       break;
-    case DType::fp8_ds_mla:
+    default:  // a cache of bytes, of which no element stands alone
       break;
   }
 }
@@ -64,22 +64,23 @@ inline void accumulate(float* __restrict o, const float* __restrict part, float 
   for (int64_t i = 0; i < n; ++i) o[i] += weight * part[i];
 }
 
-// A cache row as stored, without per-tensor scale, to [576].
+// Dequantises a cache row as stored, without the scale of the cache, to [kHeadDim].
 inline void row_to_fp32(DType kv, const void* latent, const void* rope, float* __restrict row) {
   if (kv != DType::fp8_ds_mla) {
     to_fp32_inline(kv, latent, row, kLatent);
     to_fp32_inline(kv, rope, row + kLatent, kRope);
     return;
   }
+  constexpr CacheFormat kFormat = kCacheFormat<DType::fp8_ds_mla>;
   const std::byte* bytes = static_cast<const std::byte*>(latent);
-  for (int group = 0; group < kLatent / kDsMlaGroup; ++group) {
-    const float scale = load_as<float>(bytes + kDsMlaScaleOffset, group);
-    const int first = group * kDsMlaGroup;
-    for (int i = 0; i < kDsMlaGroup; ++i) {
+  for (int group = 0; group < kFormat.latent / kFormat.scale_group; ++group) {
+    const float scale = load_as<float>(bytes + kFormat.scale_offset, group);
+    const int first = group * kFormat.scale_group;
+    for (int i = 0; i < kFormat.scale_group; ++i) {
       row[first + i] = scale * e4m3_to_fp32(load_as<uint8_t>(bytes + first, i));
     }
   }
-  to_fp32_inline(DType::bf16, bytes + kDsMlaRopeOffset, row + kLatent, kRope);
+  to_fp32_inline(kFormat.rope_type, bytes + kFormat.rope_offset, row + kLatent, kRope);
 }
 
 inline void gather_row(DType kv, const void* latent, const void* rope, float kv_scale, float* row) {

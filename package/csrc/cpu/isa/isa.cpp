@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "cpu/isa/units.h"
+#include "cpu/isa/units/units.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -11,24 +11,29 @@ namespace mla::cpu {
 // The routines compiled for one instruction set.
 struct Isa {
   const char* name;      // baseline avx2 avx512 avx512_bf16 amx_bf16
-  size_t scratch_bytes;  // a thread
+  size_t scratch_bytes;  // of a thread
   void (*attend)(const AttendItem& item);
-  void (*to_fp32)(DType from, const void* src, float* dst, int64_t n);       // not fp8_ds_mla
-  void (*from_fp32)(DType to, const float* src, void* dst, int64_t n);       // not fp8_ds_mla
-  void (*accumulate)(float* o, const float* part, float weight, int64_t n);  // o += weight * part
-  // Dequantises one cache row to [576]; rope is unused by fp8_ds_mla.
+  // @pre The type is one of elements, not of a cache of bytes.
+  void (*to_fp32)(DType from, const void* src, float* dst, int64_t n);
+  void (*from_fp32)(DType to, const float* src, void* dst, int64_t n);
+  // Adds weight * part to o.
+  void (*accumulate)(float* o, const float* part, float weight, int64_t n);
+  // Dequantises one cache row to [kHeadDim]; a row of bytes holds the rope part, and ignores
+  // `rope`.
   void (*gather_row)(DType kv, const void* latent, const void* rope, float kv_scale, float* row);
-  void (*prepare_thread)();  // once in each thread before its first attend; may be null
+  // Is called once in each thread before its first attend, unless it is null.
+  void (*prepare_thread)();
 };
 
-// The best instruction set that the processor and the operating system support, or the one that
-// MLA_KERNELS_CPU_ISA names.
+// Returns the best instruction set that the processor and the operating system support, or the one
+// that MLA_KERNELS_CPU_ISA names.
 const Isa& active_isa();
 
-// Why MLA_KERNELS_CPU_ISA could not be followed (active_isa is then baseline), or null.
+// Says why MLA_KERNELS_CPU_ISA could not be followed (active_isa is then baseline), or returns
+// null.
 const char* isa_error();
 
-// Best first.
+// Lists the instruction sets of this machine, the best one first.
 std::vector<const Isa*> supported_isas();
 
 }  // namespace mla::cpu

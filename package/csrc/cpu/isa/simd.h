@@ -13,7 +13,7 @@ namespace {
 
 #if defined(__AVX512F__)
 #define MLA_VECTOR_BYTES 64
-inline constexpr int kAccumulators = 28;  // of 32 registers
+inline constexpr int kAccumulators = 28;  // out of 32 registers
 inline constexpr int kValueVectors = 4;
 #else
 #if defined(__AVX__)
@@ -21,7 +21,7 @@ inline constexpr int kValueVectors = 4;
 #else
 #define MLA_VECTOR_BYTES 16
 #endif
-inline constexpr int kAccumulators = 12;  // of 16 registers
+inline constexpr int kAccumulators = 12;  // out of 16 registers
 inline constexpr int kValueVectors = 2;
 #endif
 inline constexpr int kLanes = MLA_VECTOR_BYTES / 4;
@@ -45,17 +45,18 @@ MLA_ALWAYS_INLINE IntVec load(const int32_t* from) {
 
 MLA_ALWAYS_INLINE void store(float* to, Vec value) { __builtin_memcpy(to, &value, sizeof value); }
 
-// Not 0 + value, which has to turn -0 into 0.
+// The compiler drops this subtraction, but not 0 + value, which has to turn -0 into 0.
 MLA_ALWAYS_INLINE Vec broadcast(float value) { return value - Vec{}; }
 
 MLA_ALWAYS_INLINE IntVec broadcast(int32_t value) { return value - IntVec{}; }
 
 MLA_ALWAYS_INLINE Vec select(IntVec condition, Vec yes, Vec no) { return condition ? yes : no; }
 
-// Drops NaN in value.
+// Keeps `kept` where value is NaN.
 MLA_ALWAYS_INLINE Vec maximum(Vec kept, Vec value) { return select(value > kept, value, kept); }
 
-// Relative error below 2e-7; 0 below -87, where results would be subnormal; NaN for NaN.
+// The relative error is below 2e-7. Below -87, where results would be subnormal, they are 0; NaN
+// stays NaN.
 MLA_ALWAYS_INLINE Vec exponential(Vec x) {
   constexpr float kLog2E = 1.44269504f;
   constexpr float kLn2High = 0.693359375f;  // few enough bits that n * kLn2High is exact

@@ -8,20 +8,21 @@
 namespace mla::cpu {
 namespace {
 
-// 64 bytes more than the rows, so that a column of the scores spreads over the cache's sets.
+// The stride is 64 bytes more than the rows, so that a column of the scores spreads over the
+// cache's sets.
 inline constexpr int kScoreStride = kMaxRows + 16;
 
 inline constexpr int round_up(int value, int multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Online softmax, rows in lanes; rows beyond the item's see no token.
+// The state of an online softmax with rows in lanes; rows beyond the item's see no token.
 struct RowState {
   alignas(64) float max[kMaxRows];
   alignas(64) float sum[kMaxRows];
-  alignas(64) float correction[kMaxRows];  // what the block's new maximum multiplies O by
+  alignas(64) float correction[kMaxRows];  // of O, for the row max that the block has raised
   alignas(64) int32_t visible[kMaxRows];   // tokens of the range that the row attends, a prefix
-  int32_t min_visible;                     // over the item's rows
+  int32_t min_visible;                     // of the item's rows
   int32_t max_visible;
 };
 
@@ -44,7 +45,7 @@ inline void start_rows(const AttendItem& item, RowState& state) {
   }
 }
 
-// Scales the logits, masks them and follows their maximum, for one vector of rows.
+// Scales the logits of one vector of rows, masks them, and updates the row max.
 MLA_ALWAYS_INLINE Vec scale_and_mask(float* scores, const int32_t* position, int tokens,
                                      float scale, IntVec visible, int32_t min_visible, Vec max) {
   int t = 0;
@@ -62,15 +63,15 @@ MLA_ALWAYS_INLINE Vec scale_and_mask(float* scores, const int32_t* position, int
   return max;
 }
 
-// scores: [tokens][kScoreStride] of q k, becomes exp(scale q k - maximum so far).
-// position: [tokens], ascending. rows: a multiple of kLanes.
+// Makes P of S: scores [tokens][kScoreStride] become exp(scale * score - row max).
+// @pre position [tokens] ascends; rows is a multiple of kLanes.
 inline void softmax(float* scores, const int32_t* position, int tokens, int rows, float scale,
                     RowState& state) {
   for (int r = 0; r < rows; r += kLanes) {
     const Vec previous = load(state.max + r);
     const Vec max = scale_and_mask(scores + r, position, tokens, scale, load(state.visible + r),
                                    state.min_visible, previous);
-    // A row that has seen no token yet: exp(-inf - 0) is 0 where exp(-inf - -inf) is NaN.
+    // For a row that has seen no token yet, exp(-inf - 0) is 0 where exp(-inf - -inf) would be NaN.
     const Vec base = select(max == -kInfinity, Vec{}, max);
     Vec sum = {};
     for (int t = 0; t < tokens; ++t) {
@@ -98,7 +99,7 @@ inline void finish_rows(const AttendItem& item, const RowState& state) {
       const float factor = item.v_scale / sum;
       for (int d = 0; d < kLatent; ++d) o[d] *= factor;
     }
-    // The maximum ignores NaN, the sum does not; but an infinite logit makes the sum NaN too.
+    // The row max ignores NaN and the sum does not; but an infinite logit makes the sum NaN too.
     const bool finite = !nan || max == kInfinity;
     item.lse[r] = sum == 0 ? -kInfinity : max == kInfinity ? max : max + logf(sum);
     if (item.max_logit != nullptr) item.max_logit[r] = finite ? max : sum;

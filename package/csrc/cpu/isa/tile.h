@@ -6,10 +6,10 @@
 namespace mla::cpu {
 namespace {
 
-// The two products in registers. A word is 32 bits of operand: Dot::Word is one float, or a pair of
-// bf16 along the summed dimension.
+// The two products in registers. A word is 32 bits of an operand, one float or a pair of bf16 along
+// the summed dimension.
 
-// One product of a word of fp32 each.
+// Multiplies words that are one float each.
 struct Fp32Dot {
   using Word = float;
   static constexpr int kPerWord = 1;
@@ -32,15 +32,16 @@ inline constexpr int kManyPanels = 2;                           // of kLanes row
 inline constexpr int kFewTokens = kAccumulators / kManyPanels;  // beside many panels
 inline constexpr int kManyTokens = kAccumulators;               // beside one panel
 
-// scores[t][r] = sum_d q[r / kLanes][d][r % kLanes] kv[t][d], for kTokens tokens and kPanels
-// panels of rows.
+// Computes scores[t][r] = sum_d q[r / kLanes][d][r % kLanes] kv[t][d] for kTokens tokens and
+// kPanels panels of rows.
 template <class Dot, int kPanels, int kTokens, int kKvStride, int kScoreStride>
 MLA_ALWAYS_INLINE void score_tile(const typename Dot::Word* q, const typename Dot::Word* kv,
                                   float* scores, Ahead ahead) {
   constexpr int kWords = kHeadDim / Dot::kPerWord;
   Vec sum[kTokens][kPanels] = {};
   for (int d = 0; d < kWords; ++d) {
-    // With more panels the values' calls suffice, and here they would cost several percent.
+    // With more panels, the prefetches of value_tile suffice, and here they would cost several
+    // percent.
     if (kPanels == 1 && d % kAheadWords == 0) ahead.prefetch.lines(ahead.lines);
     Vec a[kPanels];
 #pragma GCC unroll 4
@@ -59,7 +60,7 @@ MLA_ALWAYS_INLINE void score_tile(const typename Dot::Word* q, const typename Do
   }
 }
 
-// q: [panels][words][kLanes]; kv: [tokens rounded up to kManyTokens][kKvStride].
+// @pre q is [panels][words][kLanes], kv [tokens rounded up to kManyTokens][kKvStride].
 template <class Dot, int kKvStride, int kScoreStride>
 inline void score_block(const typename Dot::Word* q, int panels, const typename Dot::Word* kv,
                         int tokens, float* scores, Ahead ahead) {
@@ -82,7 +83,7 @@ inline void score_block(const typename Dot::Word* q, int panels, const typename 
 inline constexpr int kValueRows = 6;
 inline constexpr int kValueColumns = kValueVectors * kLanes;
 
-// o[r] = correction[r] o[r] + sum_t p[t][r] v[t], for kRows rows and kValueColumns columns.
+// Computes o[r] = correction[r] o[r] + sum_t p[t][r] v[t] for kRows rows and kValueColumns columns.
 template <class Dot, int kRows>
 MLA_ALWAYS_INLINE void value_tile(const typename Dot::Word* p, int p_stride,
                                   const typename Dot::Word* v, int v_stride, int words,
@@ -130,7 +131,8 @@ MLA_ALWAYS_INLINE void value_rows(int rows, const typename Dot::Word* p, int p_s
   }
 }
 
-// p: [words][kPStride], rows innermost; v: [words][kVStride]. correction null: o starts at 0.
+// Without a correction, o starts at 0.
+// @pre p is [words][kPStride] with rows innermost, v [words][kVStride].
 template <class Dot, int kPStride, int kVStride>
 inline void value_block(const typename Dot::Word* p, int rows, const typename Dot::Word* v,
                         int words, const float* correction, float* o, int64_t o_stride,

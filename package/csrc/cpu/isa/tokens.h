@@ -11,7 +11,7 @@ struct TokenRow {
   int32_t position;  // in the item's range
 };
 
-// The present tokens of a range, in order.
+// Finds the present tokens of a range, in order.
 class TokenWalk {
  public:
   TokenWalk(const KvTokens& kv, int64_t begin, int64_t end)
@@ -30,7 +30,7 @@ class TokenWalk {
   }
 
  private:
-  // The tokens of i's page, or one slot; false where the slot is absent.
+  // Finds the tokens of i's page, or one slot; returns false where the slot is absent.
   bool start_run(int64_t i) {
     int64_t page = kv_.fixed_page;
     int64_t offset = 0;
@@ -53,7 +53,7 @@ class TokenWalk {
     return true;
   }
 
-  // Positions and slots are int32, and dividing 32 bits is several times faster than 64.
+  // Positions and slots are int32, and dividing 32 bits is several times faster than dividing 64.
   MLA_ALWAYS_INLINE int64_t quotient(int64_t i) const {
     if (kv_.page_size > INT32_MAX) return 0;
     return static_cast<uint32_t>(i) / static_cast<uint32_t>(kv_.page_size);
@@ -69,14 +69,14 @@ class TokenWalk {
   int64_t run_end_ = 0;
 };
 
-// Asks for the lines of rows that are wanted soon, a few at a time between the products, which
+// Prefetches the lines of rows that are wanted soon, a few at a time between the products, which
 // leave the memory idle.
 class Prefetch {
  public:
   explicit Prefetch(DType kv)
-      : latent_bytes_(kv == DType::fp8_ds_mla ? kDsMlaRowBytes
+      : latent_bytes_(kv == DType::fp8_ds_mla ? kByteRow
                                               : static_cast<int>(kLatent * element_bytes(kv))),
-        row_bytes_(kv == DType::fp8_ds_mla ? kDsMlaRowBytes
+        row_bytes_(kv == DType::fp8_ds_mla ? kByteRow
                                            : static_cast<int>(kHeadDim * element_bytes(kv))) {}
 
   void start(const TokenRow* rows, int count) {
@@ -100,6 +100,7 @@ class Prefetch {
 
  private:
   static constexpr int kLineBytes = 64;
+  static constexpr int kByteRow = kCacheFormat<DType::fp8_ds_mla>.row_bytes;
 
   int latent_bytes_;
   int row_bytes_;
@@ -108,7 +109,7 @@ class Prefetch {
   int offset_ = 0;
 };
 
-// The present tokens of a range by blocks, and the next block's prefetch.
+// Gives the present tokens of a range by blocks, and prefetches the next block.
 template <int kBlock>
 class TokenBlocks {
  public:
@@ -117,7 +118,7 @@ class TokenBlocks {
     fill(blocks_[1]);
   }
 
-  // False at the end.
+  // Returns false after the last block.
   bool advance() {
     current_ ^= 1;
     Block& next = blocks_[current_ ^ 1];

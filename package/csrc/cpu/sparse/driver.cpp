@@ -11,16 +11,17 @@ namespace {
 
 using Problem = mla_sparse_decode_problem;
 
-constexpr int64_t kFewItems = 32;     // fewer than these leave threads idle
-constexpr int64_t kTargetItems = 64;  // then
+constexpr int64_t kFewItems = 32;     // fewer leave threads idle, and are split
+constexpr int64_t kTargetItems = 64;  // that splitting aims at
 constexpr int64_t kLeastChunk = 256;  // a shorter one is not worth its partial results
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 bool has_extra(const Problem& p) { return p.extra_indices != nullptr; }
 
-// How the work divides; depends on shapes only. Splits cut the lists of indices into equal chunks.
+// How the work is divided, which depends on shapes only. Splits cut the lists of indices into equal
+// chunks.
 struct Division {
-  int64_t row_blocks;  // of a query token
+  int64_t row_blocks;  // in a query token
   int64_t block_rows;
   int64_t splits;
   int64_t extra_splits;

@@ -1,4 +1,4 @@
-// Attention over selected tokens, for sparse_decode and sparse_prefill.
+// Attends selected tokens, for sparse_decode and sparse_prefill.
 #pragma once
 
 #include "common/buffer.h"
@@ -7,7 +7,7 @@
 
 namespace mla::cpu::sparse {
 
-// How an op names its arguments in messages.
+// The names that an op's arguments have in messages.
 struct Names {
   const char* kv;
   const char* extra_kv;

@@ -12,7 +12,7 @@ std::string place(const char* name, bool batched, int64_t b, int64_t s, int64_t 
   return text(name, "[", batched ? text(b, ", ") : "", s, i < 0 ? "" : text(", ", i), "]");
 }
 
-// Without an early exit, so that it vectorises.
+// The loop has no early exit, so that it vectorises.
 bool any_at_least(const int32_t* values, int64_t n, int32_t limit) {
   int found = 0;
   for (int64_t i = 0; i < n; ++i) found |= values[i] >= limit;

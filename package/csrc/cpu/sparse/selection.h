@@ -7,7 +7,7 @@
 
 namespace mla::cpu::sparse {
 
-// The tokens that query tokens select from one cache: indices [batch, q_len, topk].
+// The tokens that query tokens select from one cache by indices [batch, q_len, topk].
 struct Selection {
   const char* indices_name;
   const char* length_name;

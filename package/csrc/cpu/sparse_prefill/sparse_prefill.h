@@ -17,7 +17,7 @@ struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 
  private:
-  // Not split: it needs no workspace.
+  // A prefill is not split, so that it needs no workspace.
   static mla_sparse_decode_problem as_whole(const Problem& problem) {
     mla_sparse_decode_problem decode = as_decode(problem);
     decode.max_splits = 1;

@@ -39,7 +39,7 @@ void divide(float* values, int n, float divisor) {
   for (int i = 0; i < n; ++i) values[i] /= divisor;
 }
 
-// NaN does not take part.
+// NaN is ignored.
 float greatest_magnitude(const float* values, int n) {
   float greatest = 0;
   for (int i = 0; i < n; ++i) {
@@ -55,7 +55,8 @@ void scale_groups(const CacheFormat& format, float* latent, std::byte* row) {
   const int columns = format.scale_group;
   for (int group = 0; group < format.latent / columns; ++group) {
     float* const values = latent + group * columns;
-    // A normal number, so that the quotients keep their precision and an empty group divides.
+    // It is a normal number, so that the quotients keep their precision and a group of zeros
+    // divides.
     const float scale =
         std::clamp(greatest_magnitude(values, columns) / kMaxE4m3, Limits::min(), Limits::max());
     divide(values, columns, scale);

@@ -32,7 +32,7 @@ Status check_values(const Problem& p) {
   return {};
 }
 
-// `page_size` is int32, and dividing 32 bits is several times faster than 64.
+// `page_size` is int32, because dividing 32 bits is several times faster than dividing 64.
 void convert(const int32_t* pages, int64_t table_width, uint32_t page_size, const int32_t* tokens,
              int32_t* slots, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
@@ -42,7 +42,7 @@ void convert(const int32_t* pages, int64_t table_width, uint32_t page_size, cons
     if (tokens[i] >= 0 && entry < table_width && pages[entry] >= 0) {
       slot = int64_t{pages[entry]} * page_size + token % page_size;
     }
-    // A slot that an index cannot hold is none that an attention op could use.
+    // No attention op could use a slot that an index cannot hold.
     slots[i] = slot <= std::numeric_limits<int32_t>::max() ? static_cast<int32_t>(slot) : kAbsent;
   }
 }

@@ -25,7 +25,7 @@ __device__ __forceinline__ RawPack<kOut> dequantised(const RawPack<kKv>& pack, f
   return from_fp32<kOut>(values);
 }
 
-// A lane's fp32 values of a chunk are two vectors.
+// A lane's fp32 values of a chunk are two vectors, and those of any other type are one.
 template <DType kOut>
 inline constexpr Packing kPackingOf = kOut == DType::fp32 ? Packing::halves : Packing::whole;
 

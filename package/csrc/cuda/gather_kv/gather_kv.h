@@ -6,7 +6,7 @@
 
 namespace mla::cuda {
 
-// An index outside the cache gives a row of zeros.
+// Copies rows of a cache, dequantised; an index outside the cache gives a row of zeros.
 template <DType kKv, DType kOut>
 struct GatherKv : Op<mla_gather_kv_problem> {
   static_assert(gather_kv::supports(kKv, kOut));

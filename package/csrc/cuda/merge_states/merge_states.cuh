@@ -13,9 +13,9 @@ namespace merge_states {
 using Problem = mla_merge_states_problem;
 
 // A row's states are summed in eight strands, every eighth pair of states in each, and then the
-// strands in order, so that the result does not depend on who sums. Where rows are many, a warp
-// sums 512 columns of one. Where they are few, each warp of a block has a strand, and each lane one
-// vector of columns.
+// strands are summed in order, so that the result does not depend on who sums. Where rows are many,
+// a warp sums kRowColumns of one. Where they are few, each warp of a block sums a strand, and each
+// lane one vector of columns.
 inline constexpr int kStrands = kWarps;
 inline constexpr int kPair = 2;
 inline constexpr int kRowColumns = 512;
@@ -26,7 +26,7 @@ __device__ __forceinline__ int state_of(int strand, int i) {
 
 template <DType kIn, bool kVectors, int kRowWarps>
 struct Shape {
-  static constexpr int kColumns = kVector / kElementBytes<kIn>;  // of a vector
+  static constexpr int kColumns = kVector / kElementBytes<kIn>;  // in a vector
   static constexpr int kTile = kColumns * kWarp;
   static constexpr int kTiles = kRowWarps == 1 ? kRowColumns / kTile : 1;
   static constexpr int kBatch = kRowWarps == 1 ? kPair : 8;  // states whose loads are in flight
@@ -34,7 +34,7 @@ struct Shape {
   using Sums = float[kTiles][kColumns];
 };
 
-// The columns of a lane in one tile: neighbours, which make one vector, or every 32nd.
+// A lane's columns in one tile are neighbours, which make one vector, or every 32nd.
 template <int kColumns, bool kVectors>
 struct Columns {
   int first;  // of the tile
@@ -45,7 +45,8 @@ struct Columns {
     return first + (kVectors ? lane * kColumns + i : i * kWarp + lane);
   }
 
-  // Beyond the row's end, the first columns again: loads without conditions overlap.
+  // Beyond the row's end it loads the first columns again, because loads without conditions
+  // overlap.
   template <int kBytes>
   __device__ __forceinline__ Raw<kColumns * kBytes> load(const std::byte* row) const {
     Raw<kColumns * kBytes> raw;
@@ -116,7 +117,7 @@ struct RowStates : Shape<kIn, kVectors, kRowWarps> {
     }
   }
 
-  // For a state without weight, the first one is loaded, and not used.
+  // In place of a state that has no weight, the first one is loaded and not used.
   __device__ __forceinline__ void add_batch(int strand, int base, int batch, float weight,
                                             Sums& sums) const {
     float weights[kBatch];
@@ -145,7 +146,7 @@ struct RowStates : Shape<kIn, kVectors, kRowWarps> {
     }
   }
 
-  // All strands, one after the other.
+  // Sums all strands, one after the other.
   __device__ __forceinline__ void sum_alone(Sums& sums) const {
 #pragma unroll 1
     for (int strand = 0; strand < kStrands && has(strand); ++strand) {
@@ -159,7 +160,7 @@ struct RowStates : Shape<kIn, kVectors, kRowWarps> {
     }
   }
 
-  // Each warp of the block its strand; the first warp gets the sum.
+  // Each warp of the block sums its strand; the first warp gets the sum of all.
   __device__ __forceinline__ void sum_together(int strand, Sums& sums) const {
     __shared__ float parts[kStrands][kColumns][kWarp];
     Sums own = {};
@@ -177,7 +178,7 @@ struct RowStates : Shape<kIn, kVectors, kRowWarps> {
   }
 };
 
-// `turn` is this warp's place among those of the row.
+// `turn` numbers the warps of a row.
 template <DType kIn, DType kOut, bool kVectors, int kRowWarps>
 __device__ __forceinline__ void merge_row(const Problem& p, unsigned t, unsigned h, int turn,
                                           int lane) {
@@ -241,8 +242,8 @@ bool has_vectors(const Problem& p) {
   return result;
 }
 
-// Whether a warp a row leaves much of the device without work. All warps of a block weigh all
-// states of their row, which pays for many states or very few rows.
+// Says whether one warp a row would leave much of the device without work. All warps of a block
+// compute the weights of all states of their row, which pays for many states or very few rows.
 inline Status are_rows_few(const Problem& p, int64_t rows, bool* few) {
   const int64_t warps_per_sm = p.num_states < 64 ? 4 : 16;
   int sms = 0;
@@ -273,7 +274,7 @@ Status MergeStates<kIn, kOut, kSchedule>::can_run(const Problem& p) {
                          {"num_heads", p.num_heads},
                          {"head_dim", p.head_dim}}));
   const int64_t rows = saturating_product({p.num_tokens, p.num_heads});
-  constexpr int64_t kMost = int64_t{1} << 30;  // counted in 32 bits
+  constexpr int64_t kMost = int64_t{1} << 30;  // the kernel counts in 32 bits
   for (const Extent& extent : {Extent{"num_states", p.num_states},
                                {"num_tokens x num_heads", rows},
                                {"head_dim", p.head_dim}}) {

@@ -7,7 +7,7 @@
 
 namespace mla::cuda {
 
-// A count outside [0, num_states] is taken for the nearer end.
+// Merges the states of each row; a count outside [0, num_states] is taken for the nearer end.
 template <DType kIn, DType kOut, Schedule kSchedule>
 struct MergeStates : Op<mla_merge_states_problem> {
   static_assert(merge_states::supports(kIn, kOut, kSchedule));

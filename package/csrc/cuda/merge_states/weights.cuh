@@ -1,4 +1,4 @@
-// The log-sum-exp of a row's states, and what weighs each, computed by a warp.
+// Computes the log-sum-exp of a row's states and the weight of each, by a warp.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace mla::cuda::merge_states {
 
-// One row's LSE by state.
+// The LSE of each state of a row.
 struct StateLse {
   const float* data;
   int64_t stride;
@@ -17,8 +17,8 @@ struct StateLse {
   __device__ float operator[](int state) const { return data[state * stride]; }
 };
 
-// What weighs a state: exp(LSE_i - shift) / sum, exact even where LSE itself is large and so
-// coarsely rounded.
+// The weight of state i is exp(LSE_i - shift) / sum, which is exact even where LSE itself is large
+// and so coarsely rounded.
 struct MergedLse {
   float value;
   float shift;
@@ -41,7 +41,8 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
-// -inf without states, and infinities and NaN as in torch.logsumexp. All lanes get the same.
+// The LSE of no states is -inf; infinities and NaN are treated as by torch.logsumexp. All lanes get
+// the same result.
 __device__ inline MergedLse merge_lse(const StateLse& lse, int lane) {
   if (lse.count == 1) return {lse[0], lse[0], 1};
   float greatest = -INFINITY;
@@ -61,7 +62,7 @@ __device__ inline MergedLse merge_lse(const StateLse& lse, int lane) {
   return finite ? MergedLse{value, shift, sum} : MergedLse{value, value, 1};
 }
 
-// States without tokens weigh nothing, and what they have in o is never read.
+// A state without tokens has no weight, and what it has in o is never read.
 inline constexpr float kAbsent = -1;
 __device__ inline bool is_absent(float weight) { return weight < 0; }
 

@@ -10,7 +10,8 @@ class ScaleDivisor {
   __device__ explicit ScaleDivisor(float divisor) {
     divisor_ = divisor;
     reciprocal_ = __frcp_rn(divisor);
-    // So that no remainder that matters is subnormal: codes begin at quotients of 2^-10.
+    // Within these bounds no remainder that matters is subnormal; codes begin at quotients of
+    // 2^-10.
     is_ordinary_ = divisor >= 0x1p-60f && divisor <= 0x1p60f;
   }
 
@@ -29,7 +30,7 @@ class ScaleDivisor {
   // The estimate is bounded because the remainder of infinity would be NaN; a NaN comes back with
   // the remainder, and subtracting that keeps the sign of zero.
   __device__ __forceinline__ float quotient(float value) const {
-    constexpr float kBound = 512;  // e4m3 saturates at 448
+    constexpr float kBound = 512;  // above kMaxE4m3, so that what saturates still does
     const float estimate = fminf(fmaxf(__fmul_rn(value, reciprocal_), -kBound), kBound);
     const float remainder = __fmaf_rn(estimate, divisor_, -value);
     return __fmaf_rn(-remainder, reciprocal_, estimate);

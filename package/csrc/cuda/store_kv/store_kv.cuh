@@ -42,8 +42,8 @@ __device__ __forceinline__ RowPacks<DType::e4m3> quantised(const RowPacks<kIn>& 
   return codes;
 }
 
-// A normal number, so that the quotients keep their precision and an empty group divides; NaN does
-// not take part. All lanes of the row get the same.
+// Returns the scale of a group, the same to all lanes of the row. It is a normal number, so that
+// the quotients keep their precision and a group of zeros divides; NaN does not take part.
 template <int kGroupChunks, DType kIn>
 __device__ __forceinline__ float group_scale(const RowPacks<kIn>& row, int group) {
   float greatest = 0;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void store_groups(const RowPacks<kIn>& row, std::byte
   constexpr int kGroupChunks = kCacheFormat<kKv>.scale_group / kChunk;
   constexpr int kGroups = kLatentChunks / kGroupChunks;
   static_assert(kGroups * kGroupChunks == kLatentChunks && kGroups <= kRowLanes);
-  float own_scale = 0;  // lane i writes that of group i
+  float own_scale = 0;  // lane i writes the scale of group i
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     const float scale = group_scale<kGroupChunks>(row, group);

@@ -20,10 +20,11 @@ constexpr int kIndices = 4;
 
 struct Request {
   const int32_t* pages;
-  int64_t table_width;  // 0 for one without a row in the block table
+  int64_t table_width;  // 0 for a request that has no row in the block table
 };
 
-// Pages that a block copies into its own memory, where 32 threads look up as many in a few clocks.
+// A block copies as many pages into its own memory, where 32 threads look up as many in a few
+// clocks.
 constexpr int64_t kStagedPages = 2048;
 
 __device__ Request request_of(const Problem& p, int64_t t) {
@@ -32,7 +33,7 @@ __device__ Request request_of(const Problem& p, int64_t t) {
   return {static_cast<const int32_t*>(p.block_table) + id * p.block_table_stride_b, p.table_width};
 }
 
-// -1 for a slot that an index cannot hold: no attention op could use it.
+// Returns -1 for a slot that an index cannot hold, because no attention op could use it.
 __device__ int32_t slot_of(const Request& request, const Divisor& page_size, int32_t token) {
   const uint32_t entry = page_size.quotient(static_cast<uint32_t>(token));
   if (token < 0 || entry >= request.table_width) return kAbsent;
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block converts all indices of a token, with the pages of its request at hand.
+// Each block converts all indices of a token, with the pages of its request in shared memory.
 __global__ void __launch_bounds__(kThreads)
     convert_staged_kernel(const __grid_constant__ Problem p,
                           const __grid_constant__ Divisor page_size) {
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
         static_cast<const int32_t*>(p.token_indices) + t * p.token_indices_stride_t);
     auto* const out = reinterpret_cast<int4*>(static_cast<int32_t*>(p.out) + t * p.out_stride_t);
     int64_t i = threadIdx.x;
-    int4 next = i < groups ? tokens[i] : int4{};  // on its way while pages are
+    int4 next = i < groups ? tokens[i] : int4{};  // overlaps the copies of pages
     __syncthreads();
     for (; i < groups; i += kThreads) {
       const int4 token = next;

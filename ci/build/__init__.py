@@ -1,0 +1,1 @@
+"""Building: the stage, the compile cache, shards for a build farm, and what a build cost."""

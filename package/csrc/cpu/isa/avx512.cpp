@@ -1,9 +1,0 @@
-#include "cpu/isa/attend_fp32.h"
-#include "cpu/isa/units.h"
-
-namespace mla::cpu {
-
-const Isa kAvx512 = {"avx512",  sizeof(Fp32Scratch), attend_fp32, to_fp32,
-                     from_fp32, accumulate,          gather_row,  nullptr};
-
-}  // namespace mla::cpu

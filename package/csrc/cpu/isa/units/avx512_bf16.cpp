@@ -1,0 +1,16 @@
+#include "cpu/isa/attend_bf16_dot.h"
+#include "cpu/isa/units/units.h"
+
+namespace mla::cpu {
+
+const Isa kAvx512Bf16 = {
+    "avx512_bf16",
+    sizeof(Bf16DotScratch) > sizeof(Fp32Scratch) ? sizeof(Bf16DotScratch) : sizeof(Fp32Scratch),
+    attend_bf16_dot,
+    to_fp32,
+    from_fp32,
+    accumulate,
+    gather_row,
+    nullptr};
+
+}  // namespace mla::cpu

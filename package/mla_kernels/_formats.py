@@ -1,0 +1,1 @@
+../../generated/python/_formats.py

@@ -1,0 +1,194 @@
+"""From the tensors of a one-call op to its kernel; the answer is cached by element types and inner extents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mla_kernels.api.lookup import find
+from mla_kernels.devices.machine import arch_for
+from mla_kernels.errors import DTypeError
+from mla_kernels.kernels.base import Kernel, Plan
+from mla_kernels.tensors import Packed, Tensor, cache_dtype_name, device_of, dtype_name, extents, first
+
+Config = dict[str, object]
+
+_MOST_CACHED = 4096
+_cache: dict[tuple[object, ...], Kernel] = {}
+_decodes: dict[tuple[object, ...], Kernel] = {}
+
+
+def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], *options: object) -> Kernel:
+    """The kernel for the config that ``describe(*tensors, *options)`` reads off the tensors.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument is no tensor, or has a rank or element type that no variant takes.
+    VariantNotFoundError
+        No variant serves the config.
+    """
+    try:
+        return _cache[_key(describe, tensors, options)]
+    except (KeyError, AttributeError, TypeError, IndexError, DTypeError):
+        pass
+    kernel = find(describe(*tensors, *options))  # says what is wrong with what has no key
+    if len(_cache) >= _MOST_CACHED:
+        _cache.clear()
+    return _cache.setdefault(_key(describe, tensors, options), kernel)
+
+
+def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]) -> tuple[object, ...]:
+    key: list[object] = [describe, options, device_of("the first argument", first(tensors[0]))]
+    for tensor in tensors:
+        if tensor is None:
+            key.append(None)
+        else:
+            one = tensor[0] if type(tensor) is tuple else tensor
+            key += one.dtype, one.shape[1:]
+    return tuple(key)
+
+
+def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, plan: Plan | None = None) -> Kernel:
+    """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it.
+
+    A plan names the variant, and the launch refuses what does not fit its traits and numbers: beside a plan and an
+    ``out``, the layout and the page size tell the rest.
+    """
+    cache: Tensor = kv_cache[0] if type(kv_cache) is tuple else kv_cache
+    if plan is None or out is None:
+        return _decode_kernel(q, cache, out, paged)
+    try:
+        return _decodes[plan.shape, paged, cache.shape[1]]
+    except (KeyError, AttributeError, TypeError, IndexError):
+        pass
+    kernel = _decode_kernel(q, cache, out, paged)
+    if isinstance(plan, Plan) and plan.variant == kernel.variant.name:
+        _remember((plan.shape, paged, cache.shape[1]), kernel)
+    return kernel
+
+
+def _decode_kernel(q: Packed, cache: Tensor, out: Tensor | None, paged: bool) -> Kernel:
+    latent: Tensor = q[0] if type(q) is tuple else q
+    try:
+        _, q_len, num_heads, _ = latent.shape
+        _, page_size, row = cache.shape
+        written = None if out is None else out.dtype
+        device = device_of("q", latent)  # CuPy's own devices have no hash
+        return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device]
+    except (KeyError, AttributeError, TypeError, ValueError):
+        pass
+    kernel = find(decode(q, cache, out, paged))  # says what is wrong with what has no key
+    key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device)
+    return _remember(key, kernel)
+
+
+def _remember(key: tuple[object, ...], kernel: Kernel) -> Kernel:
+    if len(_decodes) >= _MOST_CACHED:
+        _decodes.clear()
+    return _decodes.setdefault(key, kernel)
+
+
+def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Config:
+    """The config of a dense decode."""
+    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    page_size = _page_size(kv_cache)
+    return {
+        "op": "decode",
+        "arch": arch_for("q", first(q)),
+        **_attention(q, "kv_cache", kv_cache, out),
+        "kv_layout": "paged" if paged else "contiguous",
+        "page_size": page_size if paged else None,
+        "num_heads": num_heads,
+        "q_len": q_len,
+    }
+
+
+def sparse_decode(q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | None) -> Config:
+    """The config of a sparse decode."""
+    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    return {
+        "op": "sparse_decode",
+        "arch": arch_for("q", first(q)),
+        **_attention(q, "kv_cache", kv_cache, out),
+        "page_size": _page_size(kv_cache),
+        "num_heads": num_heads,
+        "q_len": q_len,
+        "topk": extents("indices", indices, "batch", "q_len", "topk")[2],
+    }
+
+
+def sparse_prefill(q: Packed, kv: Packed, indices: Tensor, out: Tensor | None) -> Config:
+    """The config of a sparse prefill; ``q_len`` stays open, because every prompt has another."""
+    extents("kv", first(kv), "kv_len", "576")
+    return {
+        "op": "sparse_prefill",
+        "arch": arch_for("q", first(q)),
+        **_attention(q, "kv", kv, out),
+        "num_heads": extents("q", first(q), "q_len", "num_heads", "576")[1],
+        "topk": extents("indices", indices, "q_len", "topk")[1],
+    }
+
+
+def merge_states(o: Tensor, out: Tensor | None, out_dtype: str | None) -> Config:
+    """The config of a merge; ``out`` or ``out_dtype`` says what is written, otherwise the type of ``o``."""
+    _, _, num_heads, head_dim = extents("o", o, "num_states", "num_tokens", "num_heads", "head_dim")
+    in_dtype = dtype_name("o", o)
+    written = out_dtype or (in_dtype if out is None else dtype_name("out", out))
+    return {
+        "op": "merge_states",
+        "arch": arch_for("o", first(o)),
+        "in_dtype": in_dtype,
+        "out_dtype": written,
+        "num_heads": num_heads,
+        "head_dim": head_dim,
+    }
+
+
+def store_kv(latent: Tensor, kv_cache: Packed) -> Config:
+    """The config of a cache write."""
+    extents("latent", latent, "num_tokens", "512")
+    return {
+        "op": "store_kv",
+        "arch": arch_for("latent", first(latent)),
+        "in_dtype": dtype_name("latent", latent),
+        "kv_dtype": cache_dtype_name("kv_cache", first(kv_cache)),
+        "page_size": _page_size(kv_cache),
+    }
+
+
+def gather_kv(kv_cache: Packed, out: Packed | None, kv_dtype: str | None, out_dtype: str | None) -> Config:
+    """The config of a cache read; a quantised cache becomes ``bf16`` unless ``out`` or ``out_dtype`` says otherwise."""
+    kv_dtype = kv_dtype or cache_dtype_name("kv_cache", first(kv_cache))
+    own = "bf16" if kv_dtype in ("e4m3", "fp8_ds_mla") else kv_dtype
+    written = out_dtype or (own if out is None else dtype_name("out", first(out)))
+    return {
+        "op": "gather_kv",
+        "arch": arch_for("kv_cache", first(kv_cache)),
+        "kv_dtype": kv_dtype,
+        "out_dtype": written,
+        "page_size": _page_size(kv_cache),
+    }
+
+
+def to_global_indices(token_indices: Tensor, page_size: object) -> Config:
+    """The config of an index translation."""
+    _, topk = extents("token_indices", token_indices, "num_tokens", "topk")
+    return {
+        "op": "to_global_indices",
+        "arch": arch_for("token_indices", first(token_indices)),
+        "page_size": page_size,
+        "topk": topk,
+    }
+
+
+def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None) -> Config:
+    return {
+        "q_dtype": dtype_name("q", first(q)),
+        "kv_dtype": cache_dtype_name(kv_name, first(kv)),
+        "out_dtype": None if out is None else dtype_name("out", out),
+    }
+
+
+def _page_size(kv_cache: Packed) -> int:
+    return extents("kv_cache", first(kv_cache), "num_pages", "page_size", "row")[1]

@@ -1,0 +1,37 @@
+"""The formats of KV caches by name and by the rows of a tensor, and the widths that variants have by default."""
+
+from __future__ import annotations
+
+from mla_kernels._formats import FORMATS, LATENT, ROPE, CacheFormat
+
+__all__ = ["FORMATS", "HEAD_DIM", "LATENT", "ROPE", "CacheFormat", "format_named", "format_of_rows"]
+
+HEAD_DIM = LATENT + ROPE
+"""Columns of a query and of a key, ``d_qk``; the first ``LATENT`` are the value, ``d_v``."""
+
+_NAMED = {(row.name, row.d_qk, row.d_v): row for row in FORMATS}
+_ROWS = {("uint8", row.token_bytes) if row.is_bytes else (row.name, row.d_qk): row for row in reversed(FORMATS)}
+
+
+def format_named(kv_dtype: str, d_qk: int = HEAD_DIM, d_v: int = LATENT) -> CacheFormat:
+    """The format that the traits of a variant name.
+
+    Raises
+    ------
+    KeyError
+        There is no such format.
+    """
+    return _NAMED[kv_dtype, d_qk, d_v]
+
+
+def format_of_rows(element: str, width: int) -> CacheFormat | None:
+    """The format of a cache by what its tensor shows; None if no format has such rows.
+
+    Parameters
+    ----------
+    element : str
+        ``bf16`` and the like, or ``uint8`` for a cache of bytes.
+    width : int
+        Elements of a row: ``d_qk``, or the bytes of a token.
+    """
+    return _ROWS.get((element, width))

@@ -1,0 +1,185 @@
+"""What the kernels of all ops share: the variant, the limits that its config sets, and its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mla_kernels import _launcher
+from mla_kernels.errors import UnsupportedError, ValueRangeError, WorkspaceError
+from mla_kernels.kernels.device_checks import verify
+from mla_kernels.payloads.registry import Range, Value, Variant
+from mla_kernels.tensors import Tensor, device_of, empty, first
+
+Limits = Mapping[str, tuple[int, int, int]]
+NativeLaunch = Callable[..., tuple[int, int] | None]
+"""Launches, or launches nothing and returns the bytes that it lacks of plan and workspace where they are None."""
+
+_NO_END = (1 << 63) - 1
+
+
+class Bind(Protocol):
+    """Makes the launcher's kernel of one variant for the given limits."""
+
+    def __call__(self, *, limits: Limits) -> _launcher.Kernel: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The schedule of one step, reused by every layer; it belongs to one variant and one problem shape.
+
+    Attributes
+    ----------
+    buffer : tensor
+        ``uint8``; its size depends on the shape only, its content on the lengths.
+    variant : str
+        The name of the variant that made it.
+    batch, q_len, num_heads : int
+        The shape that it was made for.
+    max_splits : int
+        The most parts that a request is split into; 0 lets the payload choose from the shape.
+    batch_invariant : bool
+        Whether the parts of a request depend on its own length only.
+    """
+
+    buffer: Tensor = field(repr=False)
+    variant: str
+    batch: int
+    q_len: int
+    num_heads: int
+    max_splits: int
+    batch_invariant: bool
+    shape: tuple[str, int, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", (self.variant, self.batch, self.q_len, self.num_heads))
+
+
+class Kernel:
+    """A variant bound to a config: call it on tensors. ``lookup`` makes it.
+
+    ``kernel(...)`` is ``kernel.launch(...)``; CPython calls a method faster than an object.
+
+    Attributes
+    ----------
+    variant : Variant
+    config : Mapping[str, str | int]
+        What the lookup asked for; its numbers are exact limits of the kernel.
+    """
+
+    __slots__ = ("_bind", "_launch", "_limits", "_native", "config", "variant")
+    launch: Callable[..., Any]
+    __call__: Callable[..., Any]
+
+    def __init__(self, variant: Variant, config: Mapping[str, Value], bind: Bind, limits: Limits) -> None:
+        self.variant = variant
+        self.config = config
+        self._bind = bind
+        self._limits = limits
+        self._native = bind(limits=limits)
+        self._launch: NativeLaunch = self._native.launch
+
+    def __repr__(self) -> str:
+        numbers = "".join(f", {name}={value}" for name, value in self.config.items() if isinstance(value, int))
+        return f"<Kernel {self.variant.name}{numbers}>"
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """Make a plan; only ops whose work is scheduled ahead have one."""
+        raise UnsupportedError("plan", f"a kernel of {self.variant.op}", "a kernel of decode; the others need no plan")
+
+    def plan_size(self, **problem: object) -> int:
+        """Bytes of a plan's buffer; 0 where the kernel needs none.
+
+        Parameters
+        ----------
+        **problem
+            As of ``workspace_size``; a device of CUDA is that of a tensor, or ``device`` by its ordinal.
+
+        Returns
+        -------
+        int
+            It depends on shapes, ``max_splits``, ``batch_invariant`` and the device only, never on lengths.
+        """
+        return self._native.plan_size(problem)
+
+    def workspace_size(self, **problem: object) -> int:
+        """Bytes of workspace that a launch needs.
+
+        Parameters
+        ----------
+        **problem
+            Arguments of the call by name, or the dimensions that they would have: ``q=q`` or ``batch=8, q_len=1``.
+
+        Returns
+        -------
+        int
+            It depends on shapes, ``max_splits`` and ``batch_invariant`` only, never on lengths.
+        """
+        return self._native.workspace_size(problem)
+
+    def can_run(self, **problem: object) -> None:
+        """Raise what the launch of ``problem`` would; on CUDA, lengths and indices are read for it."""
+        self._native.can_run(problem)
+        argument, *others = _launcher.OPS[self.variant.op]
+        whole = argument in problem and problem.keys() >= set(others)
+        if whole and device_of(argument, first(problem[argument]))[0] != "cpu":
+            verify(self.variant.op, problem)
+
+    def prepare(self, device: int = 0) -> None:
+        """Load what a launch on a device needs, so that the first one can be captured in a CUDA graph.
+
+        Parameters
+        ----------
+        device : int
+            The ordinal of a CUDA device; has no effect on the host.
+
+        Raises
+        ------
+        DeviceError
+            The device cannot run the kernel.
+        """
+        self._native.prepare(device)
+
+    def _out_dtype(self) -> str:
+        return self.variant.baked["out_dtype"]
+
+    def _finish(
+        self, arguments: tuple[object, ...], like: Tensor, workspace: Tensor | None, stream: int | None, check: bool
+    ) -> None:
+        """Launch an op that has no plan; ``arguments`` are in the order of the ABI."""
+        if check:
+            self.can_run(**dict(zip(_launcher.OPS[self.variant.op], arguments, strict=True)))
+        lacking = self._launch(*arguments, None, workspace, stream)
+        if lacking is not None:
+            plan_bytes, workspace_bytes = lacking
+            if plan_bytes:
+                raise WorkspaceError("plan", "None", f"{plan_bytes} bytes, which no {self.variant.op} can be given")
+            workspace = empty("workspace", like, (workspace_bytes,), "uint8")
+            self._launch(*arguments, None, workspace, stream)
+
+    def _number(self, name: str, given: int | None) -> int:
+        """A number given by the caller, or fixed by the config."""
+        value = self.config.get(name) if given is None else given
+        if not isinstance(value, int):
+            raise ValueRangeError(name, "None", "an integer, because the kernel's config does not fix it")
+        return value
+
+
+def limits(variant: Variant, config: Mapping[str, Value]) -> dict[str, tuple[int, int, int]]:
+    """The extents that a kernel takes: exactly the config's numbers, and elsewhere what the variant accepts."""
+    contiguous = config.get("kv_layout") == "contiguous"
+    result: dict[str, tuple[int, int, int]] = {}
+    for name, domain in variant.accepts.items():
+        fixed = config.get(name)
+        if name == "page_size" and contiguous:
+            continue
+        if isinstance(fixed, int):
+            result[name] = (fixed, fixed, 1)
+        elif isinstance(domain, Range):
+            result[name] = (domain.min, _NO_END if domain.max is None else domain.max, domain.multiple_of)
+        else:
+            numbers = [value for value in domain.values if isinstance(value, int)]
+            if numbers:
+                result[name] = (min(numbers), max(numbers), 1)
+    return result

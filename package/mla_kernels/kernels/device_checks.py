@@ -1,0 +1,119 @@
+"""What ``check=True`` verifies on a GPU: the values of integer tensors, which a launch there does not read on the host.
+
+The host's payload refuses the same values in every launch, and in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mla_kernels.errors import ValueRangeError
+from mla_kernels.tensors import Tensor, first
+
+Problem = Mapping[str, Any]
+
+
+def verify(op: str, problem: Problem) -> None:
+    """Synchronise, and refuse lengths, pages, slots and counts out of range.
+
+    Parameters
+    ----------
+    op : str
+    problem : Mapping
+        The op's arguments by name.
+
+    Raises
+    ------
+    ValueRangeError
+        Names the first element that is out of range, and what is accepted.
+    """
+    _CHECKS[op](problem)
+
+
+def _decode(problem: Problem) -> None:
+    lengths = _values(problem["seq_lens"])
+    pages, page_size = first(problem["kv_cache"]).shape[:2]
+    table = problem.get("block_table")
+    capacity = page_size if table is None else table.shape[1] * page_size
+    for b, length in enumerate(lengths):
+        _within(f"seq_lens[{b}]", length, 0, capacity)
+    if table is None:
+        return
+    for b, (length, row) in enumerate(zip(lengths, _values(table), strict=True)):
+        for i, page in enumerate(row[: -(-length // page_size)]):
+            _within(f"block_table[{b}, {i}]", page, 0, pages - 1)
+
+
+def _sparse(problem: Problem) -> None:
+    for prefix in ("", "extra_"):
+        cache = problem.get(f"{prefix}kv_cache", problem.get(f"{prefix}kv"))
+        if cache is None:
+            continue
+        shape = first(cache).shape
+        slots = shape[0] * shape[1] if len(shape) == 3 else shape[0]
+        _below(f"{prefix}indices", problem[f"{prefix}indices"], slots)
+        counts = problem.get(f"{prefix}topk_length")
+        if counts is not None:
+            _each(f"{prefix}topk_length", counts, 0, problem[f"{prefix}indices"].shape[-1])
+
+
+def _merge_states(problem: Problem) -> None:
+    if problem.get("counts") is not None:
+        _each("counts", problem["counts"], 0, problem["o"].shape[0])
+
+
+def _store_kv(problem: Problem) -> None:
+    pages, page_size = first(problem["kv_cache"]).shape[:2]
+    _below("slot_mapping", problem["slot_mapping"], pages * page_size)
+    scale = problem.get("scale")
+    if scale is not None:
+        (value,) = _flat(_values(scale))
+        if not 0 < value < float("inf"):
+            raise ValueRangeError("scale", f"{value:g}", "a positive number")
+
+
+def _gather_kv(problem: Problem) -> None:
+    pages, page_size = first(problem["kv_cache"]).shape[:2]
+    _below("indices", problem["indices"], pages * page_size)
+
+
+def _to_global_indices(problem: Problem) -> None:
+    _each("req_id", problem["req_id"], 0, problem["block_table"].shape[0] - 1)
+
+
+_CHECKS: dict[str, Callable[[Problem], None]] = {
+    "decode": _decode,
+    "sparse_decode": _sparse,
+    "sparse_prefill": _sparse,
+    "merge_states": _merge_states,
+    "store_kv": _store_kv,
+    "gather_kv": _gather_kv,
+    "to_global_indices": _to_global_indices,
+}
+
+
+def _values(tensor: Tensor) -> Any:
+    """The elements on the host, as lists."""
+    return tensor.tolist()  # torch, CuPy and JAX copy to the host
+
+
+def _flat(values: Any) -> list[Any]:
+    return [each for one in values for each in _flat(one)] if isinstance(values, list) else [values]
+
+
+def _within(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueRangeError(name, str(value), f"{least} to {most}" if most >= least else "nothing: there is none")
+
+
+def _each(name: str, tensor: Tensor, least: int, most: int) -> None:
+    for i, value in enumerate(_flat(_values(tensor))):
+        _within(f"{name}[{i}]", value, least, most)
+
+
+def _below(name: str, tensor: Tensor, limit: int) -> None:
+    """Refuse slots beyond a cache; negative ones stand for no row."""
+    for i, slot in enumerate(_flat(_values(tensor))):
+        if slot >= limit:
+            raise ValueRangeError(f"{name}[{i}]", str(slot), f"slots below {limit}, or negative for none")

@@ -1,0 +1,216 @@
+"""Finds the installed payloads by entry point, at the first lookup, and says why those it cannot use were rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from mla_kernels import _launcher
+from mla_kernels.errors import STATUS, PayloadError
+from mla_kernels.payloads.distributions import CORE, Installed, clash, installed, reinstall
+from mla_kernels.payloads.index import Index
+from mla_kernels.payloads.json_fields import BROKEN
+from mla_kernels.payloads.manifest import REGISTRY, Manifest, library_name
+from mla_kernels.payloads.registry import Arch, Registry
+from mla_kernels.version import __version__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Where an entry point says that a payload is.
+
+    Attributes
+    ----------
+    name : str
+        Of the payload.
+    module : str
+        The package whose folder holds its library, its registry and its manifest.
+    copy : Installed
+        The distribution that it came with.
+    fault : str or None
+        Why that distribution cannot be used.
+    """
+
+    name: str
+    module: str
+    copy: Installed
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payload:
+    """A payload in use: its registry, what its build says of it, and its loaded library."""
+
+    name: str
+    version: str
+    folder: Path
+    registry: Registry
+    manifest: Manifest
+    library: _launcher.Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A payload that is installed but not used, and why."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"payload {self.name} was rejected: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payloads:
+    """Everything installed: payloads in use by name, those rejected, and an index of the variants of each op."""
+
+    found: dict[str, Payload]
+    rejected: tuple[Rejected, ...]
+    indices: dict[str, Index]
+
+    @property
+    def archs(self) -> tuple[Arch, ...]:
+        """Every arch of the matrix, in its order; what a payload says of its own arch counts."""
+        registries = [payload.registry for payload in self.found.values()]
+        listed = {arch.name: arch for registry in registries for arch in registry.archs}
+        own = {arch.name: arch for registry in registries for arch in registry.archs if arch.name == registry.arch}
+        return tuple((listed | own).values())
+
+    def arch(self, name: str) -> Arch | None:
+        """The arch of that name, whether or not its payload is in use."""
+        return next((arch for arch in self.archs if arch.name == name), None)
+
+    def registry_of(self, arch: str) -> Registry | None:
+        """The registry of the payload built for ``arch``."""
+        registries = (payload.registry for payload in self.found.values())
+        return next((registry for registry in registries if registry.arch == arch), None)
+
+
+@cache
+def payloads() -> Payloads:
+    """Load every installed payload once; later calls answer from memory."""
+    return gather(sources(installed()))
+
+
+def sources(found: Mapping[str, tuple[Installed, ...]]) -> tuple[Source, ...]:
+    """Every payload that an entry point names, in the order of their names; nothing of it is opened."""
+    core = clash(found, CORE)
+    named: list[Source] = []
+    for name, (copy, *_) in found.items():
+        try:
+            entries = [(entry.name, entry.value, core or clash(found, name)) for entry in copy.entries]
+        except (TypeError, ValueError) as error:
+            entries = [(name, "", f"{copy.folder / 'entry_points.txt'} cannot be read: {error!r}; {reinstall(name)}")]
+        named += (Source(payload, module, copy, fault) for payload, module, fault in entries)
+    return tuple(sorted(named, key=lambda source: source.name))
+
+
+def gather(named: Iterable[Source]) -> Payloads:
+    """Load payloads, and keep the reason of each that cannot be used."""
+    _launcher.set_errors(STATUS)
+    found: dict[str, Payload] = {}
+    rejected: list[Rejected] = []
+    for source in named:
+        try:
+            if source.name in found:
+                raise PayloadError(f"{found[source.name].folder} is in use under the same name")
+            found[source.name] = load(source)
+        except PayloadError as error:
+            rejected.append(Rejected(source.name, str(error)))
+    return Payloads(found, tuple(rejected), _indices(found))
+
+
+def load(source: Source) -> Payload:
+    """Load one payload.
+
+    Raises
+    ------
+    PayloadError
+        Its distribution cannot be used, its folder lacks a file or holds one that is not what its manifest states, its
+        library does not load, its ABI or its version differs from the core's, or the registry names other variants
+        than the library.
+    """
+    if source.fault:
+        raise PayloadError(source.fault)
+    name, distribution = source.name, source.copy.name
+    _require_core_version(f"distribution {distribution}", source.copy.version, distribution)
+    try:
+        folder = folder_of(source)
+        manifest = _manifest(folder, name)
+        registry = _registry(folder, name)
+    except PayloadError as error:
+        raise PayloadError(f"{error}; reinstall it: {reinstall(distribution)}") from error
+    if manifest.abi_hash != _launcher.ABI_HASH:
+        raise PayloadError(
+            f"{folder} was built with ABI {manifest.abi_hash}, mla-kernels {__version__} with ABI "
+            f"{_launcher.ABI_HASH}; install both from one source: {reinstall(CORE, distribution)}"
+        )
+    library = _launcher.Payload(str(folder / library_name(name)))
+    _require_core_version(library_name(name), library.version, distribution)
+    _require_same_variants(registry, library)
+    return Payload(name, library.version, folder, registry, manifest, library)
+
+
+def folder_of(source: Source) -> Path:
+    """The folder of a payload.
+
+    Raises
+    ------
+    PayloadError
+        The module that the entry point names is no installed package.
+    """
+    try:
+        spec = find_spec(source.module)
+    except (ImportError, ValueError) as error:
+        raise PayloadError(f"module {source.module} cannot be found: {error}") from error
+    if spec is None or not spec.submodule_search_locations:
+        raise PayloadError(f"module {source.module} is not an installed package")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _manifest(folder: Path, name: str) -> Manifest:
+    manifest = Manifest.load(folder)
+    if manifest.payload != name:
+        raise PayloadError(f"{folder / 'manifest.json'} describes payload {manifest.payload}, not {name}")
+    if manifest.version != __version__:
+        raise PayloadError(
+            f"{folder / 'manifest.json'} is of version {manifest.version}, its distribution of {__version__}"
+        )
+    manifest.require_sizes(folder)
+    return manifest
+
+
+def _registry(folder: Path, name: str) -> Registry:
+    path = folder / REGISTRY
+    try:
+        registry = Registry.load(path)
+    except BROKEN as error:
+        raise PayloadError(f"{path} cannot be read: {error!r}") from error
+    if registry.payload != name:
+        raise PayloadError(f"{path} describes payload {registry.payload}, not {name}")
+    return registry
+
+
+def _require_core_version(what: str, version: str, distribution: str) -> None:
+    if version != __version__:
+        raise PayloadError(
+            f"{what} is version {version}, mla-kernels is {__version__}; install the same version of both: "
+            f"{reinstall(CORE, distribution)}"
+        )
+
+
+def _require_same_variants(registry: Registry, library: _launcher.Payload) -> None:
+    listed, exported = {variant.name for variant in registry.variants}, set(library.names)
+    if listed != exported:
+        only = ", ".join(sorted(listed ^ exported))
+        raise PayloadError(f"registry.json and {library_name(registry.payload)} do not hold the same variants: {only}")
+
+
+def _indices(found: dict[str, Payload]) -> dict[str, Index]:
+    return {
+        op: Index(variant for payload in found.values() for variant in payload.registry.variants if variant.op == op)
+        for op in _launcher.OPS
+    }

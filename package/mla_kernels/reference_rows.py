@@ -1,0 +1,128 @@
+"""Rows of a KV cache in plain torch: what every format stores, written and read as its row of the table says."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mla_kernels.formats import CacheFormat, format_of_rows
+
+Packed = Tensor | tuple[Tensor, Tensor]
+"""Rows in one tensor, or latent and rope in two."""
+
+_TYPES = {
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "e4m3": torch.float8_e4m3fn,
+    "e8m0": torch.float8_e8m0fnu,
+}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+_MAX = {"e4m3": 448.0, "e2m1": 6.0}
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""The magnitude of each code of 4 bits; the highest bit is the sign, and two codes share a byte, the low half first."""
+
+
+def format_of(kv_cache: Packed) -> CacheFormat:
+    """The format of a cache, by its element type and the width of its rows.
+
+    Raises
+    ------
+    ValueError
+        No format has such rows.
+    """
+    parts = kv_cache if isinstance(kv_cache, tuple) else (kv_cache,)
+    width = sum(part.shape[-1] for part in parts)
+    found = format_of_rows("uint8", width) if parts[0].element_size() == 1 and len(parts) == 1 else None
+    found = found or format_of_rows(_NAMES.get(parts[0].dtype, "e4m3"), width)
+    if found is None:
+        raise ValueError(f"no format of caches has rows of {width} elements of {parts[0].dtype}")
+    return found
+
+
+def read_rows(kv_cache: Packed, slots: Tensor, kv_scale: float, dtype: torch.dtype) -> Tensor:
+    """The dequantised rows [n, d_qk] at global slots [n]."""
+    form, slots = format_of(kv_cache), slots.long()
+    if isinstance(kv_cache, tuple) or not form.is_bytes:
+        parts = kv_cache if isinstance(kv_cache, tuple) else (kv_cache,)
+        stored = [_bytes_or_elements(part)[slots // part.shape[1], slots % part.shape[1]] for part in parts]
+        rows = torch.cat([part.view(_TYPES[form.latent_type]) for part in stored], -1).to(dtype)
+        return rows * kv_scale if form.scale_place == "tensor" else rows
+    row, scales = (pool[index] for pool, index in _places(kv_cache.view(torch.uint8), slots, form))
+    latent = decoded(row[:, : form.scale_offset or form.rope_offset], form.latent_type).to(dtype)[:, : form.latent]
+    rope = decoded(row[:, form.rope_offset :], form.rope_type).to(dtype)
+    factors = decoded(scales, form.scale_type).to(dtype)[:, : form.latent // form.scale_group]
+    return torch.cat([latent * factors.repeat_interleave(form.scale_group, -1), rope], -1)
+
+
+def write_rows(kv_cache: Packed, slots: Tensor, latent: Tensor, rope: Tensor, scale: Tensor | None) -> None:
+    """Write tokens to global slots [n], quantised as the format asks; ``scale`` is that of the whole cache."""
+    form = format_of(kv_cache)
+    if isinstance(kv_cache, tuple) or not form.is_bytes:
+        whole = torch.cat([latent, rope], -1)
+        values = ((latent, rope), kv_cache) if isinstance(kv_cache, tuple) else ((whole,), (kv_cache,))
+        for part, pool in zip(*values, strict=True):
+            stored = part if scale is None else encoded(part.float() / scale.float(), form.latent_type)
+            _bytes_or_elements(pool)[slots // pool.shape[1], slots % pool.shape[1]] = stored
+        return
+    codes, scales = quantised(latent, form)
+    row_place, scale_place = _places(kv_cache.view(torch.uint8), slots, form)
+    row = torch.cat([codes, rope.to(_TYPES[form.rope_type]).contiguous().view(torch.uint8)], -1)
+    if form.scale_place == "row":
+        row = torch.cat([row[:, : form.scale_offset], scales, row[:, form.scale_offset :]], -1)
+    row_place[0][row_place[1]] = row
+    if form.scale_place == "page":
+        scale_place[0][scale_place[1]] = scales
+
+
+def quantised(latent: Tensor, form: CacheFormat) -> tuple[Tensor, Tensor]:
+    """Bytes of the elements and of the scales of tokens [n, latent]: a scale is the largest magnitude of its group."""
+    groups = latent.float().reshape(len(latent), -1, form.scale_group)
+    scales = groups.abs().amax(-1, keepdim=True) / _MAX[form.latent_type]
+    scales = torch.where(scales == 0, torch.ones_like(scales), scales)
+    if form.scale_type == "e8m0":
+        scales = torch.exp2(scales.log2().ceil())
+    stored = encoded(scales.flatten(1), form.scale_type)
+    codes = encoded((groups / scales).flatten(1), form.latent_type)
+    padding = stored.new_zeros(len(latent), form.scale_bytes - stored.shape[1])
+    return codes, torch.cat([stored, padding], -1)
+
+
+def decoded(stored: Tensor, element: str) -> Tensor:
+    """Bytes [n, bytes] as float32 [n, columns]."""
+    if element != "e2m1":
+        return stored.contiguous().view(_TYPES[element]).float()
+    codes = torch.stack([stored & 15, stored >> 4], -1).flatten(1)
+    magnitudes = torch.tensor(_E2M1, device=stored.device)[(codes & 7).long()]
+    return torch.where(codes >= 8, -magnitudes, magnitudes)
+
+
+def encoded(values: Tensor, element: str) -> Tensor:
+    """Float32 [n, columns] as bytes [n, bytes], rounded to the nearest element; what is too large saturates."""
+    if element != "e2m1":
+        limit = _MAX.get(element, torch.inf)
+        return values.clamp(-limit, limit).to(_TYPES[element]).contiguous().view(torch.uint8)
+    distances = (values.abs()[..., None] - torch.tensor(_E2M1, device=values.device)).abs()
+    codes = (distances.argmin(-1) + 8 * values.signbit()).byte()
+    return codes[:, ::2] | codes[:, 1::2] << 4
+
+
+def _bytes_or_elements(pool: Tensor) -> Tensor:
+    """A pool as torch can index it: elements of one byte as bytes."""
+    return pool.view(torch.uint8) if pool.element_size() == 1 else pool
+
+
+_Place = tuple[Tensor, tuple[Tensor, ...]]
+
+
+def _places(pool: Tensor, slots: Tensor, form: CacheFormat) -> tuple[_Place, _Place]:
+    """Where the rows and the scales of tokens are: a view of the pool, and indices into it."""
+    page, token = slots // pool.shape[1], slots % pool.shape[1]
+    if form.scale_place != "page":
+        scales = slice(form.scale_offset, form.scale_offset + form.scale_bytes)
+        return (pool, (page, token)), (pool[..., scales], (page, token))
+    pages = pool.flatten(1)  # no copy, because the bytes of a page follow one another
+    first = pool.shape[1] * form.row_bytes
+    row = token[:, None] * form.row_bytes + torch.arange(form.row_bytes, device=pool.device)
+    scale = first + token[:, None] * form.scale_bytes + torch.arange(form.scale_bytes, device=pool.device)
+    return (pages, (page[:, None], row)), (pages, (page[:, None], scale))

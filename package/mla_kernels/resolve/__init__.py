@@ -1,0 +1,1 @@
+"""From a config to the variant that serves it, and why; knows no kernel class."""

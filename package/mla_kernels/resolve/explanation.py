@@ -1,0 +1,154 @@
+"""Why a config is served by one variant, or by none; the text of ``explain`` and of ``VariantNotFoundError``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mla_kernels.devices import machine
+from mla_kernels.payloads.discovery import Rejected, payloads
+from mla_kernels.payloads.registry import Arch, Value, Variant
+from mla_kernels.resolve.addition import addition, pairs
+
+MOST_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A variant that was not chosen, and the one reason."""
+
+    variant: Variant
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.variant.name}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The outcome of a lookup.
+
+    Attributes
+    ----------
+    op : str
+    config : Mapping[str, str | int]
+        What was asked for, defaults filled in.
+    chosen : Variant or None
+    reason : str
+        Why it was chosen, or how near the search came.
+    candidates : tuple[Candidate, ...]
+        The nearest other variants, nearest first.
+    command : str or None
+        What would add a variant for the config, where the matrix allows one.
+    refusal : str or None
+        Why the matrix allows none.
+    obstacle : str or None
+        Why this machine cannot run the arch: its driver, its devices, or a payload that is not in use.
+    rejected : tuple[Rejected, ...]
+        Payloads that are installed but not in use.
+    """
+
+    op: str
+    config: Mapping[str, Value]
+    chosen: Variant | None
+    reason: str
+    candidates: tuple[Candidate, ...]
+    command: str | None
+    refusal: str | None
+    obstacle: str | None
+    rejected: tuple[Rejected, ...]
+
+    def __str__(self) -> str:
+        lines = [self.reason, *(f"  {candidate}" for candidate in self.candidates)]
+        if self.command:
+            lines.append(f"to add it: {self.command}")
+        if self.refusal:
+            lines.append(f"it cannot be added: {self.refusal}")
+        if self.obstacle:
+            lines.append(f"it cannot run here: {self.obstacle}")
+        others = (each for each in self.rejected if each.reason not in (self.obstacle or ""))
+        return "\n".join([*lines, *map(str, others)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The explanation in plain types, for JSON."""
+        return {
+            "op": self.op,
+            "config": dict(self.config),
+            "chosen": self.chosen.as_dict() if self.chosen else None,
+            "reason": self.reason,
+            "candidates": [{"name": each.variant.name, "reason": each.reason} for each in self.candidates],
+            "command": self.command,
+            "refusal": self.refusal,
+            "obstacle": self.obstacle,
+            "rejected": [{"payload": each.name, "reason": each.reason} for each in self.rejected],
+        }
+
+
+def explained(op: str, config: Mapping[str, Value]) -> Explanation:
+    """Search the variants of ``op`` and say what was found."""
+    installed = payloads()
+    matching = installed.indices[op].matching(config)
+    asked = pairs({"op": op, **config})
+    arch = str(config["arch"])
+    stop = obstacle(arch)
+    if matching:
+        chosen, *others = matching
+        reason = f"{asked}\nis served by {chosen.name}: priority {chosen.priority}, {_among(len(matching))}"
+        candidates = tuple(
+            Candidate(other, f"matches too, priority {other.priority}") for other in others[:MOST_CANDIDATES]
+        )
+        return Explanation(op, config, chosen, reason, candidates, None, None, stop, installed.rejected)
+    registry = installed.registry_of(arch)
+    if registry is None:
+        reason = f"no variant serves {asked}"
+        refusal = None if _runner(arch) else _no_payload(arch)
+        return Explanation(op, config, None, reason, (), None, refusal, stop, installed.rejected)
+    nearest = installed.indices[op].nearest(config, MOST_CANDIDATES)
+    candidates = tuple(Candidate(variant, _miss(variant, field, config[field])) for variant, field in nearest)
+    reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
+    command, refusal = addition(op, config, [variant for variant, _ in nearest], registry)
+    return Explanation(op, config, None, reason, candidates, command or None, refusal or None, stop, installed.rejected)
+
+
+def obstacle(name: str) -> str | None:
+    """Why this machine cannot run an arch: what its driver or its devices lack, or the payload. None where it can.
+
+    None also for the host's arch, and for one that the matrix does not have.
+    """
+    installed = payloads()
+    arch = installed.arch(name)
+    if arch is None or arch.device != "cuda":
+        return None
+    stop, device = machine.obstacle(arch), _runner(name)
+    if stop is None and installed.registry_of(name) is None:
+        rejected = next((each.reason for each in installed.rejected if each.name == arch.payload), None)
+        state = f"was rejected: {rejected}" if rejected else f"is not installed: {_install(arch)}"
+        stop = f"{device} is served by arch {name}, whose payload {state}"
+    return f"{stop}; arch='cpu' runs on the host" if stop and device else stop
+
+
+def _runner(name: str) -> machine.Device | None:
+    arch = payloads().arch(name)
+    return machine.runner(arch) if arch else None
+
+
+def _no_payload(name: str) -> str:
+    installed = payloads()
+    archs = ", ".join(payload.registry.arch for payload in installed.found.values())
+    arch = installed.arch(name)
+    hint = f"; {_install(arch)}" if arch else ""
+    return f"no payload for arch {name} is installed; installed: {archs or 'none'}{hint}"
+
+
+def _install(arch: Arch) -> str:
+    return f"pip install mla-kernels[{arch.payload}]"
+
+
+def _among(count: int) -> str:
+    return "the only match" if count == 1 else f"the first of {count} matches"
+
+
+def _miss(variant: Variant, field: str, value: Value) -> str:
+    domain = variant.domain(field)
+    return f"{field} is {value}; accepts {domain}" if domain else f"it has no {field}"

@@ -1,0 +1,155 @@
+"""What the kernels know of tensors: names of element types, and how each framework allocates."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError
+from mla_kernels.formats import LATENT, ROPE, format_of_rows
+
+Tensor: TypeAlias = Any
+"""A torch tensor, a NumPy array, or another object that speaks DLPack."""
+
+Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
+"""Rows of latent and rope: one tensor ``[..., 576]``, or two, ``[..., 512]`` and ``[..., 64]``."""
+
+_NAME = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
+}
+_STORED = {name: stored for stored, name in _NAME.items()} | {"int32": "int32", "uint8": "uint8"}
+_NUMPY = ("fp32", "fp16", "int32", "uint8")
+_KINDS = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
+"""DLPack's kinds of memory: of the host, of CUDA, of the host but pinned by CUDA, and managed by CUDA."""
+_HOST = ("cpu", 0)
+
+
+def dtype_name(argument: str, tensor: Tensor) -> str:
+    """The name of a tensor's element type, such as ``bf16``.
+
+    Raises
+    ------
+    DTypeError
+        The argument is no tensor, or has a type that no variant takes.
+    """
+    stored = _stored(argument, tensor)
+    if stored not in _NAME:
+        raise DTypeError(argument, stored, ", ".join(_NAME))
+    return _NAME[stored]
+
+
+def cache_dtype_name(argument: str, cache: Tensor) -> str:
+    """The name of a KV cache's format; bytes whose rows are those of no other format are ``e4m3``."""
+    if _stored(argument, cache) != "uint8":
+        return dtype_name(argument, cache)
+    found = format_of_rows("uint8", cache.shape[-1])
+    return found.name if found else "e4m3"
+
+
+def _stored(argument: str, tensor: Tensor) -> str:
+    if not hasattr(tensor, "dtype"):
+        raise DTypeError(argument, type(tensor).__name__, "a tensor")
+    return str(tensor.dtype).rpartition(".")[2]
+
+
+def first(packed: Packed) -> Tensor:
+    """The latent of a pair, or the one tensor."""
+    return packed[0] if type(packed) is tuple else packed
+
+
+def extents(argument: str, tensor: Tensor, *dims: str) -> tuple[int, ...]:
+    """The extents of a tensor whose rank is the number of ``dims``.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        The argument is no tensor, or has another rank.
+    """
+    if not hasattr(tensor, "shape"):
+        raise DTypeError(argument, type(tensor).__name__, "a tensor")
+    shape = tuple(tensor.shape)
+    if len(shape) != len(dims):
+        raise ShapeError(argument, f"shape {list(shape)}", f"[{', '.join(dims)}]")
+    return shape
+
+
+def device_of(argument: str, tensor: Tensor) -> tuple[str, int]:
+    """The kind of the device that holds a tensor, ``cpu``, ``cuda`` or another, and its ordinal.
+
+    Raises
+    ------
+    DTypeError
+        The argument is no tensor.
+    """
+    on_cuda = getattr(tensor, "is_cuda", None)  # torch has it, and quicker than DLPack
+    if on_cuda:
+        return "cuda", tensor.get_device()
+    if on_cuda is not None:
+        return _HOST if tensor.is_cpu else (tensor.device.type, tensor.device.index or 0)
+    if not hasattr(tensor, "__dlpack_device__"):
+        raise DTypeError(argument, type(tensor).__name__, "a tensor")
+    code, ordinal = tensor.__dlpack_device__()
+    return _KINDS.get(int(code), f"DLPack device {int(code)}"), ordinal
+
+
+def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
+    """Allocate an uninitialised tensor in the framework and on the device of ``like``.
+
+    Raises
+    ------
+    UnsupportedError
+        The framework, or NumPy for this element type, has nothing to allocate: the caller must give the tensor.
+    """
+    torch = sys.modules.get("torch")
+    stored = _STORED[dtype]
+    if torch is not None and isinstance(like, torch.Tensor):
+        return like.new_empty(shape, dtype=getattr(torch, stored))
+    framework = _framework(like)
+    if framework == "numpy" and dtype in _NUMPY:
+        return sys.modules["numpy"].empty(shape, stored)
+    own = framework == "cupy" and _stored(argument, like) == stored  # a type that NumPy knows only as an extension
+    if framework == "cupy" and (own or dtype in _NUMPY):
+        with like.device:
+            return sys.modules["cupy"].empty(shape, like.dtype if own else stored)
+    allocates = {"numpy": ", ".join(_NUMPY), "cupy": f"{', '.join(_NUMPY)} or its own type's"}.get(framework, "no")
+    accepts = f"a {dtype} tensor {list(shape)} of yours, because {framework} allocates {allocates} outputs here"
+    raise UnsupportedError(argument, "None", accepts)
+
+
+def widened(lengths: Tensor, q_len: int) -> Tensor:
+    """View lengths ``[batch]`` as ``[batch, q_len]``, without a copy except in JAX; other shapes pass as they are."""
+    if lengths is None or len(lengths.shape) != 1:
+        return lengths
+    shape = (lengths.shape[0], q_len)
+    if hasattr(lengths, "expand"):
+        return lengths[:, None].expand(shape)
+    return _arrays(lengths).broadcast_to(lengths[:, None], shape)
+
+
+def with_rope(rows: Packed) -> Packed:
+    """Give rows of 512, which have no rope part, one of zeros that all of them share; others pass as they are."""
+    if isinstance(rows, tuple) or not hasattr(rows, "shape") or rows.shape[-1:] != (LATENT,):
+        return rows
+    shape = (*rows.shape[:-1], ROPE)
+    if hasattr(rows, "new_zeros"):
+        return rows, rows.new_zeros(ROPE).expand(shape)
+    arrays = _arrays(rows)
+    return rows, arrays.broadcast_to(arrays.zeros(ROPE, rows.dtype), shape)
+
+
+def _arrays(like: Tensor) -> Any:
+    """The module that makes arrays as ``like`` is one."""
+    return sys.modules["jax.numpy" if _framework(like) == "jax" else _framework(like)]
+
+
+def _framework(tensor: Tensor) -> str:
+    return type(tensor).__module__.partition(".")[0].removesuffix("lib")  # JAX's arrays are made by jaxlib
+
+
+def compiling() -> bool:
+    """Whether ``torch.compile`` is tracing the caller."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())

@@ -1,0 +1,154 @@
+"""Which kernels of a library a variant launches, and what is wrong where it has none, or has lost its tensor cores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cuobjdump import Kernel
+
+Variant = Mapping[str, Any]
+"""A row of ``registry.json``."""
+
+SHARED = {
+    "rows": ("decode", "sparse_decode"),
+    "scheduler": ("decode",),
+    "combine": ("decode",),
+    "schedule": ("decode",),  # Hopper's names until its kernels are renamed, as are the next one and SERVES["sparse"]
+    "partials": ("decode",),
+}
+"""Namespaces of kernels that all variants of some ops launch."""
+SERVES = {
+    "sparse_decode": ("sparse_decode", "sparse_prefill"),
+    "sparse": ("sparse_decode", "sparse_prefill"),
+}
+"""Ops whose kernels variants of other ops launch too, each those of its own traits."""
+REDUCTION = "sm100"
+"""The namespace of the kernels around CUTLASS's reduction; ``merge_states`` has others of the same traits."""
+
+OURS = re.compile(r"mla::(?P<folder>\w+)::(?P<place>\w+)::\w+(?:<(?P<arguments>.*)>)?\(")
+PARAMS = re.compile(r"mla::\w+::(\w+)::Params\b")
+CUTLASS_MLA = re.compile(
+    r"Sm100FmhaMlaKernelTmaWarpspecialized<.*>, (cutlass::\w+), float, (cutlass::\w+), float, "
+    r"cutlass::fmha::kernel::Sm100Mla(Individual|Persistent)TileScheduler, (true|false)>"
+)
+CUTLASS_TYPE = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "e4m3": "cutlass::float_e4m3_t"}
+
+
+@dataclass(frozen=True)
+class VariantKernels:
+    """The variants of a registry and the kernels of a library, or of an object of it.
+
+    A kernel of ours stands in the namespace of its op, or takes that op's ``Params`` as its first template argument;
+    the other arguments are the traits that are baked in. CUTLASS's kernels are told by their types.
+    """
+
+    registry: Mapping[str, Any]
+    kernels: Sequence[Kernel]
+
+    @property
+    def variants(self) -> Sequence[Variant]:
+        """The rows of the registry."""
+        rows: Sequence[Variant] = self.registry["variants"]
+        return rows
+
+    @cached_property
+    def own(self) -> dict[str, list[Kernel]]:
+        """By the variant's name, the kernels that were compiled for its traits."""
+        return {
+            variant["name"]: [kernel for kernel in self.kernels if self._is_own(variant, kernel.name)]
+            for variant in self.variants
+        }
+
+    @cached_property
+    def launched(self) -> dict[str, list[Kernel]]:
+        """By the variant's name, all kernels that it launches: its own, and those that its op shares.
+
+        CUTLASS's reduction counts where it was compiled together with the variant's own kernel.
+        """
+        found = {}
+        for variant in self.variants:
+            own = self.own[variant["name"]]
+            cubins = {kernel.cubin_sha256 for kernel in own}
+            out = CUTLASS_TYPE.get(variant["baked"].get("out_dtype", ""), "?")
+            reduction = f"Sm100FmhaMlaReductionKernel<{out},"
+            found[variant["name"]] = [
+                kernel
+                for kernel in self.kernels
+                if kernel in own
+                or (kernel.cubin_sha256 in cubins and reduction in kernel.name)
+                or (own and variant["op"] in SHARED.get(_place(kernel.name), ()))
+            ]
+        return found
+
+    @property
+    def shared(self) -> list[Kernel]:
+        """The kernels that all variants of some ops launch."""
+        return [kernel for kernel in self.kernels if _place(kernel.name) in SHARED]
+
+    def problems(self) -> Iterator[str]:
+        """Variants without a kernel, kernels without a variant, and products without tensor cores.
+
+        @pre The kernels are those of a whole library.
+        """
+        for name, kernels in self.launched.items():
+            if not kernels:
+                yield f"{name}: no kernel in the library"
+        claimed = {kernel for kernels in self.launched.values() for kernel in kernels} | set(self.shared)
+        for kernel in self.kernels:
+            if kernel not in claimed:
+                yield f"{kernel.name}: no variant launches it"
+        yield from self.without_tensor_cores()
+
+    def without_tensor_cores(self) -> Iterator[str]:
+        """Own kernels without a tensor-core instruction, of variants that must multiply on tensor cores."""
+        for variant in self.variants:
+            for kernel in self.own[variant["name"]] if variant["tensor_cores"] else ():
+                if not kernel.tensor_core_instructions:
+                    yield f"{variant['name']}: {kernel.name}: no tensor-core instruction"
+
+    def _is_own(self, variant: Variant, name: str) -> bool:
+        if found := CUTLASS_MLA.search(name):
+            return _is_cutlass(variant, *found.groups())
+        ours = OURS.search(name)
+        if not ours or "cutlass::" in name.partition("(")[0]:
+            return False
+        arguments = ours["arguments"] or ""
+        params = PARAMS.match(arguments)
+        op = params[1] if params else ours["place"]
+        baked = variant["baked"]
+        if variant["op"] not in SERVES.get(op, (op,)):
+            return False
+        if op == "merge_states" and (ours["folder"] == REDUCTION) != (baked["schedule"] == "reduction"):
+            return False
+        return (
+            self._enumerators("DType", arguments) == [baked[trait] for trait in baked if trait.endswith("_dtype")]
+            and self._enumerators("Load", arguments) in ([], [baked.get("load")])
+            and self._enumerators("Schedule", arguments) in ([], [baked.get("schedule")])
+        )
+
+    def _enumerators(self, kind: str, arguments: str) -> list[str]:
+        names = self.registry["enumerators"][kind]
+        return [names[int(number)] for number in re.findall(rf"\(mla::{kind}\)(\d+)", arguments)]
+
+
+def _is_cutlass(variant: Variant, element: str, out: str, scheduler: str, is_async: str) -> bool:
+    """Whether a variant launches CUTLASS's MLA kernel of such types."""
+    baked = variant["baked"]
+    if variant["op"] not in ("decode", "sparse_decode") or baked["load"] not in ("tma", "cpasync", "gather"):
+        return False
+    return (element, out, scheduler.lower(), is_async == "true") == (
+        CUTLASS_TYPE[baked["q_dtype"]],
+        CUTLASS_TYPE[baked["out_dtype"]],
+        baked["schedule"],
+        baked["load"] == "cpasync",
+    )
+
+
+def _place(name: str) -> str:
+    """The namespace of a kernel of ours; empty for another."""
+    found = OURS.search(name)
+    return found["place"] if found and "cutlass::" not in name.partition("(")[0] else ""

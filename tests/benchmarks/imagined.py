@@ -1,0 +1,58 @@
+"""A run of the bench of CUDA without a GPU: launches run on the CPU, and each is imagined to take ``US``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from mla_kernels.bench import cuda, run_cuda
+from mla_kernels.devices import Device
+from mla_kernels.diagnostics.cli import main
+
+US = 100.0
+CEILINGS = {"read TB/s": 4.0, "GEMM TFLOP/s": 800.0}
+COPY = 3.0
+MACHINE = {
+    "gpu": "Imagined GPU", "memory_gib": 1.0, "sms": 3, "driver": "580.1", "cuda": "13.0", "torch": "2.11",
+    "torch_cuda": "13.0", "date": "2026-01-31",
+}  # fmt: skip
+
+
+def imagine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """``run_cuda.measure`` of an op and cells."""
+
+    def replayed(calls: Any, repeats: int) -> float:
+        for call in calls:
+            call()
+        return US / 1e6
+
+    monkeypatch.setattr(cuda, "replayed", replayed)
+    monkeypatch.setattr(cuda, "on_host", lambda call, repeats: call() and 3e-6)
+    monkeypatch.setattr(cuda, "read_rate", lambda repeats: CEILINGS["read TB/s"] * 1e12)
+    monkeypatch.setattr(cuda, "gemm_rate", lambda repeats: CEILINGS["GEMM TFLOP/s"] * 1e12)
+    monkeypatch.setattr(cuda, "copy_rate", lambda repeats: COPY * 1e12)
+    monkeypatch.setattr(cuda, "machine", lambda: MACHINE)
+    monkeypatch.setattr(run_cuda.Bench, "on", torch.device("cpu"))
+    monkeypatch.setattr(run_cuda, "_device", lambda arch: Device(arch, "cpu", 0, "imagined"))
+    monkeypatch.setattr(torch.cuda, "device", lambda ordinal: nullcontext())
+    monkeypatch.setattr(run_cuda, "count", lambda cell: 2)
+
+    def measure(op: run_cuda.Op, *cells: Any) -> dict[str, Any]:
+        return run_cuda.measure(op, cells, "cpu", 3, lambda items, _: items)
+
+    return measure
+
+
+def shell(capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
+    """Calls ``bench`` with arguments, and tells its status and what it printed."""
+
+    def call(*arguments: str) -> SimpleNamespace:
+        status = main(["bench", *arguments])
+        captured = capsys.readouterr()
+        return SimpleNamespace(status=status, out=captured.out, err=captured.err)
+
+    return call

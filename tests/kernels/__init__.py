@@ -1,1 +1,0 @@
-"""The kernels against the reference: every op, on every arch whose hardware is here."""

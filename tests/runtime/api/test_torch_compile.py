@@ -1,0 +1,188 @@
+"""Under ``torch.compile`` the ops are nodes of one graph, and give the bits of the eager call."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import mla_kernels as mla
+import pytest
+import torch
+from mla_kernels import tensors
+from mla_kernels.api import torch_ops
+
+from tests.runtime.conftest import SCALE
+
+OPS = torch.ops.mla_kernels
+
+
+def indices(*shape: int, end: int = 144) -> torch.Tensor:
+    """Numbers from -1 to ``end - 1`` that look random; a graph can hold them, unlike a generator."""
+    return (torch.arange(math.prod(shape), dtype=torch.int32) * 37 % (end + 1) - 1).reshape(shape)
+
+
+def decode(q, kv_cache, block_table, seq_lens):
+    out, lse = mla.decode(q * 2, kv_cache, block_table, seq_lens, softmax_scale=SCALE)
+    return out + 1, lse
+
+
+def decode_pairs(q, kv_cache, block_table, seq_lens):
+    pair, rows = (q[..., :512], q[..., 512:]), (kv_cache[..., :512], kv_cache[..., 512:])
+    out, lse = mla.decode(pair, rows, block_table, seq_lens, softmax_scale=SCALE, causal=False, lse=False)
+    return out, lse
+
+
+def sparse_decode(q, kv_cache, block_table, seq_lens):
+    lengths = seq_lens.clamp(max=6)
+    sink = torch.arange(4.0)
+    return mla.sparse_decode(
+        q,
+        kv_cache,
+        indices(3, 1, 6),
+        topk_length=lengths,
+        attn_sink=sink,
+        extra_kv_cache=kv_cache,
+        extra_indices=indices(3, 1, 4),
+        softmax_scale=SCALE,
+        return_max_logits=True,
+    )
+
+
+def sparse_prefill(q, kv_cache, block_table, seq_lens):
+    return mla.sparse_prefill(q[:, 0], kv_cache[0], indices(3, 6, end=16), softmax_scale=SCALE)
+
+
+def merge_states(q, kv_cache, block_table, seq_lens):
+    lse = q[..., 0, :2].float().permute(2, 0, 1)
+    return mla.merge_states(q.float().permute(1, 0, 2, 3).repeat(2, 1, 1, 1)[:, :, :1], lse, out_dtype="bf16")
+
+
+def store_kv(q, kv_cache, block_table, seq_lens):
+    cache = kv_cache.clone()
+    mla.store_kv(q[:, 0, 0, :512], q[:, 0, 0, 512:], cache, torch.tensor([3, -1, 70]))
+    return cache, cache + 1
+
+
+def gather_kv(q, kv_cache, block_table, seq_lens):
+    return mla.gather_kv(kv_cache, indices(9)), seq_lens
+
+
+def to_global_indices(q, kv_cache, block_table, seq_lens):
+    return mla.to_global_indices(torch.arange(3).int(), block_table, indices(3, 5, end=60), page_size=16), seq_lens
+
+
+FUNCTIONS = (
+    decode,
+    decode_pairs,
+    sparse_decode,
+    sparse_prefill,
+    merge_states,
+    store_kv,
+    gather_kv,
+    to_global_indices,
+)
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_compiled_and_eager_are_bit_equal(function, backend, problem):
+    arguments = tuple(vars(problem).values())
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend=backend)
+    for got, expected in zip(compiled(*arguments), function(*arguments), strict=True):
+        assert (got is None and expected is None) or torch.equal(got, expected)
+
+
+def test_graph_holds_the_op(problem):
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    torch.compile(decode, fullgraph=True, backend=keep)(*vars(problem).values())
+    targets = [node.target for node in graphs[0].graph.nodes]
+    assert targets.count(OPS.decode) == 1
+
+
+def test_plan_made_outside_the_graph(problem):
+    kernel = mla.lookup(op="decode", q_dtype="bf16")
+    plan = kernel.plan(problem.seq_lens, num_heads=4, q_len=1, max_splits=2)
+
+    def planned(q, kv_cache, block_table, seq_lens):
+        return mla.decode(q, kv_cache, block_table, seq_lens, plan=plan, softmax_scale=SCALE)
+
+    torch._dynamo.reset()
+    arguments = tuple(vars(problem).values())
+    for got, expected in zip(torch.compile(planned, fullgraph=True)(*arguments), planned(*arguments), strict=True):
+        assert torch.equal(got, expected)
+
+
+def test_dynamic_shapes(problem):
+    torch._dynamo.reset()
+    compiled = torch.compile(decode, fullgraph=True, dynamic=True)
+    q, kv_cache, block_table, seq_lens = vars(problem).values()
+    for batch in (3, 2):
+        arguments = q[:batch], kv_cache, block_table[:batch], seq_lens[:batch]
+        assert torch.equal(compiled(*arguments)[0], decode(*arguments)[0])
+
+
+def test_arguments_that_a_graph_cannot_take_are_refused(problem):
+    out = problem.call()[0]
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="UnsupportedError"):
+        torch.compile(problem.call, fullgraph=True)(out=out)
+    with pytest.raises(mla.errors.UnsupportedError, match="out: got Tensor; accepts None under"):
+        torch_ops.require_defaults(workspace=None, out=out)
+
+
+def test_eager_calls_do_not_go_through_torch_library(problem):
+    assert not tensors.compiling()
+    code = """
+import sys, torch, mla_kernels as mla
+mla.decode(torch.ones(1, 1, 1, 576), torch.ones(1, 4, 576), None, torch.ones(1, dtype=torch.int32), softmax_scale=1.0)
+assert "mla_kernels.api.torch_ops" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+SCALES = (SCALE, 1.0, 1.0, 1.0)
+
+
+def samples(problem) -> dict:
+    q, kv_cache, block_table, seq_lens = vars(problem).values()
+    plan = mla.lookup(op="decode", q_dtype="bf16").plan(seq_lens, num_heads=4, q_len=1)
+    pair = (q[..., :512], q[..., 512:])
+    absent = (None,) * 6
+    return {
+        "decode": (q, None, kv_cache, None, block_table, seq_lens, None, "", [0, 0, 0], *SCALES, True, 0, False),
+        "decode planned": (
+            *(*pair, kv_cache, None, block_table, seq_lens),
+            *(plan.buffer, plan.variant, [3, 1, 4], *SCALES, True, 0, False),
+        ),
+        "sparse_decode": (q, None, kv_cache, None, indices(3, 1, 6), *absent, *SCALES, 0),
+        "sparse_prefill": (q[:, 0], None, kv_cache[0], None, indices(3, 6, end=16), *absent, *SCALES),
+        "merge_states": (torch.randn(2, 3, 4, 8), torch.randn(2, 3, 4), None, "bf16"),
+        "store_kv": (q[:, 0, 0, :512], q[:, 0, 0, 512:], kv_cache.clone(), None, torch.tensor([3, -1, 70]), None),
+        "gather_kv": (kv_cache, None, indices(9), None, None, 1.0),
+        "to_global_indices": (torch.arange(3).int(), block_table, indices(3, 5, end=60), 16),
+    }
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "decode",
+        "decode planned",
+        "sparse_decode",
+        "sparse_prefill",
+        "merge_states",
+        "store_kv",
+        "gather_kv",
+        "to_global_indices",
+    ],
+)
+def test_opcheck(sample, problem):
+    torch.library.opcheck(getattr(OPS, sample.split()[0]).default, samples(problem)[sample])

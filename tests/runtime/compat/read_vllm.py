@@ -1,0 +1,85 @@
+"""Reads vLLM's signatures out of its sources: ``python -m tests.runtime.compat.read_vllm vllm-0.33.0.tar.gz``.
+
+What it prints is kept in ``vllm.json``. Names only: which classes and functions there are, which parameters they take,
+and how vLLM's own layer calls a backend's.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+CLASSES = {
+    "vllm/v1/attention/backend.py": (
+        "AttentionBackend", "AttentionMetadata", "AttentionMetadataBuilder", "AttentionCGSupport", "AttentionImplBase",
+        "MLAAttentionImpl", "CommonAttentionMetadata",
+    ),
+    "vllm/v1/attention/backends/registry.py": ("AttentionBackendEnum",),
+}  # fmt: skip
+FUNCTIONS = {
+    "vllm/v1/attention/backends/registry.py": ("register_backend",),
+    "vllm/_custom_ops.py": ("concat_and_cache_mla",),
+}
+LAYER = "vllm/model_executor/layers/attention/mla_attention.py"
+CALLS = ("impl_cls", "do_kv_cache_update", "forward_mqa")
+
+
+def read(sdist: Path) -> dict[str, Any]:
+    """The signatures of one release."""
+    root = sdist.name.removesuffix(".tar.gz")
+    with tarfile.open(sdist) as archive:
+
+        def tree(path: str) -> ast.Module:
+            file = archive.extractfile(f"{root}/{path}")
+            assert file is not None
+            return ast.parse(file.read())
+
+        found: dict[str, Any] = {"release": root, "classes": {}, "functions": {}, "calls": {}}
+        for path, names in CLASSES.items():
+            for node in tree(path).body:
+                if isinstance(node, ast.ClassDef) and node.name in names:
+                    found["classes"][node.name] = {"module": module(path), **members(node)}
+        for path, names in FUNCTIONS.items():
+            for node in tree(path).body:
+                if isinstance(node, ast.FunctionDef) and node.name in names:
+                    found["functions"][node.name] = {"module": module(path), "parameters": parameters(node)}
+        layer = tree(LAYER)
+        for node in ast.walk(layer):
+            if isinstance(node, ast.Call) and called(node) in CALLS:
+                given = [keyword.arg for keyword in node.keywords if keyword.arg]
+                found["calls"][called(node)] = {"positional": len(node.args), "keywords": given}
+    return found
+
+
+def module(path: str) -> str:
+    """The module that a file is."""
+    return path.removesuffix(".py").replace("/", ".")
+
+
+def members(node: ast.ClassDef) -> dict[str, Any]:
+    """Methods with their parameters, and the names of other attributes."""
+    methods = {each.name: parameters(each) for each in node.body if isinstance(each, ast.FunctionDef)}
+    targets = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+    targets += [target for each in node.body if isinstance(each, ast.Assign) for target in each.targets]
+    return {"methods": methods, "attributes": [each.id for each in targets if isinstance(each, ast.Name)]}
+
+
+def parameters(node: ast.FunctionDef) -> list[str]:
+    """Names in order; one that may be left out ends in ``=``."""
+    names = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+    required = len(names) - len(node.args.defaults)
+    return [name if i < required else f"{name}=" for i, name in enumerate(names)]
+
+
+def called(node: ast.Call) -> str:
+    """The last name of what is called."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+if __name__ == "__main__":
+    json.dump(read(Path(sys.argv[1])), sys.stdout, indent=1)
+    print()

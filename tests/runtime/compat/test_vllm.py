@@ -1,0 +1,255 @@
+"""vLLM's door, without vLLM: its signatures as they were read, stand-ins made from them, and its layer's calls.
+
+``vllm.json`` is what ``read_vllm`` printed of the release that it names. Nothing here has run inside vLLM.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from mla_kernels import reference
+from mla_kernels.compat import vllm as door
+from mla_kernels.compat.flashmla_sparse.builder import Step
+from mla_kernels.errors import UnsupportedError
+
+from tests.support.compare import assert_same_bytes
+from tests.support.engine import PAGE, Engine, check_tokens, layer_arguments
+from tests.support.model import HEADS, LATENT, NOPE, ROPE, Layer, V
+
+VLLM = json.loads((Path(__file__).parent / "vllm.json").read_text())
+OURS = "mla_kernels.compat._vllm_backend"
+ENUMS = ("AttentionCGSupport", "AttentionBackendEnum")
+
+
+class Overrides(dict[str, str]):
+    """Which path each backend was registered with."""
+
+
+def stand_in(name: str, described: dict[str, Any]) -> type:
+    """A class with the methods and attributes of vLLM's, which do nothing."""
+    if name in ENUMS:
+        members = {each: index for index, each in enumerate(described["attributes"])}
+        return enum.Enum(name, members)  # type: ignore[return-value]
+    body: dict[str, Any] = dict.fromkeys(described["attributes"])
+    body |= {each: lambda *_, **__: None for each in described["methods"]}
+    return type(name, (abc.ABC,), body)
+
+
+@pytest.fixture
+def vllm(monkeypatch) -> Iterator[Overrides]:
+    """A package ``vllm`` made of stand-ins; what is registered with it."""
+    overrides = Overrides()
+    modules: dict[str, ModuleType] = {}
+    for name, described in VLLM["classes"].items():
+        module = modules.setdefault(described["module"], ModuleType(described["module"]))
+        setattr(module, name, stand_in(name, described))
+    registry = modules["vllm.v1.attention.backends.registry"]
+    registry.AttentionBackendEnum.is_overridden = lambda member: member.name in overrides  # type: ignore[attr-defined]
+    registry.register_backend = (  # type: ignore[attr-defined]
+        lambda backend, class_path=None, is_mamba=False: overrides.update({backend.name: class_path})
+    )
+    for name in list(modules):
+        while name := name.rpartition(".")[0]:
+            modules.setdefault(name, ModuleType(name))
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, OURS, raising=False)
+    yield overrides
+    sys.modules.pop(OURS, None)
+
+
+def ours() -> Any:
+    """The module of our classes, which imports vLLM."""
+    return importlib.import_module(OURS)
+
+
+def test_registering(vllm):
+    door.register()
+    door.register("FLASHMLA_SPARSE")
+    assert set(vllm) == {"CUSTOM", "FLASHMLA_SPARSE"}
+    module, _, name = vllm["CUSTOM"].rpartition(".")
+    assert getattr(importlib.import_module(module), name) is ours().FlashMLASparseBackend
+    with pytest.raises(KeyError):
+        door.register("NO_SUCH_BACKEND")
+
+
+def test_the_plugin_takes_nobody_elses_place(vllm):
+    door.plugin()
+    assert vllm == {"CUSTOM": f"{OURS}.FlashMLASparseBackend"}
+    vllm["CUSTOM"] = "somebody.else"
+    door.plugin()
+    assert vllm["CUSTOM"] == "somebody.else"
+
+
+def test_vllm_finds_the_plugin():
+    (found,) = entry_points(group="vllm.general_plugins", name="mla_kernels")
+    assert found.value == "mla_kernels.compat.vllm:plugin"
+
+
+def test_without_vllm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(ImportError):
+        door.register()
+
+
+def shape_of(function: Any) -> list[str]:
+    """Parameters as ``vllm.json`` writes them."""
+    return [
+        name if each.default is each.empty else f"{name}="
+        for name, each in inspect.signature(function).parameters.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ("FlashMLASparseBackend", ["AttentionBackend"]),
+        ("FlashMLASparseMetadataBuilder", ["AttentionMetadataBuilder"]),
+        ("FlashMLASparseImpl", ["MLAAttentionImpl", "AttentionImplBase"]),
+    ],
+)
+def test_what_is_overridden_is_what_vllm_has(vllm, mine, theirs):
+    overridden = 0
+    described = [VLLM["classes"][name] for name in theirs]
+    methods = {name: names for each in reversed(described) for name, names in each["methods"].items()}
+    attributes = {name for each in described for name in each["attributes"]}
+    for name, member in vars(getattr(ours(), mine)).items():
+        function = member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+        if name in methods:
+            wanted = methods[name]
+            got = shape_of(function)
+            assert [each for each in got if each in wanted or not each.endswith("=")] == wanted, name
+            overridden += 1
+        elif not callable(function) and not name.startswith("__") and not isinstance(member, property):
+            assert name in attributes or name.startswith("_abc"), f"vLLM has no {name}"
+    assert overridden >= 2
+
+
+def test_every_abstract_part_is_there(vllm):
+    backend = ours().FlashMLASparseBackend
+    assert backend.get_name() == "FLASHMLA_SPARSE"
+    assert (backend.is_mla(), backend.is_sparse()) == (True, True)
+    assert backend.supported_dtypes == [torch.bfloat16]
+    assert backend.supported_kv_cache_dtypes == ["auto", "bfloat16", "fp8_ds_mla"]
+    assert backend.get_supported_head_sizes() == [576]
+    assert backend.get_impl_cls() is ours().FlashMLASparseImpl
+    assert backend.get_builder_cls()._cudagraph_support.name == "UNIFORM_BATCH"
+    assert not backend.supports_device_cpu_query_lens_mismatch()
+
+
+def test_gpus_without_a_payload_are_refused(vllm):
+    """Only the CPU's payload is installed here."""
+    assert not ours().FlashMLASparseBackend.supports_compute_capability(SimpleNamespace(major=9, minor=0))
+    assert not ours().FlashMLASparseBackend.supports_compute_capability(SimpleNamespace(major=7, minor=5))
+
+
+def test_vllm_tells_what_the_builder_reads():
+    assert set(Step.__annotations__) <= set(VLLM["classes"]["CommonAttentionMetadata"]["attributes"])
+
+
+def test_the_layer_calls_what_there_is(vllm):
+    impl, calls = ours().FlashMLASparseImpl, VLLM["calls"]
+    more = ["topk_indices_buffer", "index_group_builder"]
+    inspect.signature(impl).bind(**dict.fromkeys([*calls["impl_cls"]["keywords"], *more]))
+    for name in ("do_kv_cache_update", "forward_mqa"):
+        assert not calls[name]["keywords"]
+        inspect.signature(getattr(impl, name)).bind(None, *range(calls[name]["positional"]))
+
+
+class LayerOfVllm:
+    """What vLLM's layer does around an impl: write, absorb, ask for latents, project."""
+
+    def __init__(self, layer: Layer, buffer: torch.Tensor, cache_dtype: str) -> None:
+        self.impl = ours().FlashMLASparseImpl(**layer_arguments(layer, buffer, cache_dtype), topk_indices_buffer=buffer)
+        self.cache_dtype = cache_dtype
+        weight = layer.kv_b_proj.weight.to(buffer.device).view(HEADS, NOPE + V, LATENT)
+        self.w_uk_t, self.w_uv = weight[:, :NOPE], weight[:, NOPE:].transpose(1, 2)
+
+    def forward(self, _: None, q: Any, latent: Any, rope: Any, cache: Any, metadata: Any, output: Any) -> torch.Tensor:
+        scale = torch.ones(1)
+        tokens = metadata.num_actual_tokens
+        slots = metadata.slot_mapping[:tokens]
+        self.impl.do_kv_cache_update(latent, rope, cache, slots, self.cache_dtype, scale, False)
+        assert metadata.num_decode_tokens == tokens
+        assert metadata.num_prefills == 0
+        nope, q_rope = q[:tokens].split([NOPE, ROPE], -1)
+        absorbed = nope.new_empty(tokens, HEADS, LATENT)
+        torch.bmm(nope.transpose(0, 1), self.w_uk_t, out=absorbed.transpose(0, 1))
+        latents, lse = self.impl.forward_mqa((absorbed, q_rope), cache, metadata, self)
+        assert lse is None
+        output[:tokens] = torch.bmm(latents.transpose(0, 1), self.w_uv).transpose(0, 1).flatten(1)
+        assert isinstance(output, torch.Tensor)
+        return output
+
+
+class EngineOfVllm(Engine):
+    """The small engine, by vLLM's classes."""
+
+    def make_builder(self, config: Any) -> Any:
+        builder = ours().FlashMLASparseBackend.get_builder_cls()
+        return builder(SimpleNamespace(block_size=PAGE), ["0", "1"], config, torch.device(self.device))
+
+    def make_layer(self, layer: Layer) -> Any:
+        return LayerOfVllm(layer, self.buffer, self.cache_dtype)
+
+
+@pytest.mark.parametrize("cache_dtype", ["auto", "fp8_ds_mla"])
+def test_tokens_are_those_of_a_plain_model(vllm, cache_dtype):
+    check_tokens("cpu", 0, cache_dtype, EngineOfVllm)
+
+
+def test_an_indexer_may_change_its_buffer(vllm):
+    first, second = torch.zeros(1, 2).int(), torch.ones(1, 2).int()
+    arguments = layer_arguments(Layer(torch.Generator().manual_seed(0), 2), first, "auto")
+    impl = ours().FlashMLASparseImpl(**arguments)
+    assert impl.topk_indices_buffer is first
+    arguments["indexer"].topk_indices_buffer = second
+    assert impl.topk_indices_buffer is second
+    impl.topk_indices_buffer = first
+    assert impl.topk_indices_buffer is first
+
+
+def test_concat_and_cache_mla_has_its_signature():
+    assert shape_of(door.concat_and_cache_mla) == VLLM["functions"]["concat_and_cache_mla"]["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("kv_cache_dtype", "width", "dtype"),
+    [
+        ("auto", 576, torch.bfloat16),
+        ("bfloat16", 576, torch.bfloat16),
+        ("fp8", 576, torch.uint8),
+        ("fp8_e4m3", 576, torch.float8_e4m3fn),
+        ("fp8_ds_mla", 656, torch.uint8),
+    ],
+)
+def test_concat_and_cache_mla(kv_cache_dtype, width, dtype):
+    source = torch.Generator().manual_seed(0)
+    latent, rope = (torch.randn(5, n, generator=source).bfloat16() for n in (LATENT, ROPE))
+    slots, scale = torch.tensor([3, -1, 17]), torch.tensor([0.02])
+    got, want = (
+        torch.zeros(2, PAGE, width, dtype=torch.uint8).repeat(1, 1, dtype.itemsize).view(dtype) for _ in range(2)
+    )
+    door.concat_and_cache_mla(latent, rope, got, slots, kv_cache_dtype, scale)
+    quantised = want.view(torch.float8_e4m3fn) if kv_cache_dtype.startswith("fp8") and width == 576 else want
+    own_scale = scale if quantised.dtype == torch.float8_e4m3fn else None
+    reference.store_kv(latent[:3], rope[:3], quantised, slots, own_scale)
+    assert_same_bytes("the cache", got, want)
+    assert got.view(torch.uint8).any()
+
+
+def test_a_cache_that_is_not_known():
+    with pytest.raises(UnsupportedError, match="kv_cache_dtype: got 'nvfp4'; accepts auto, bfloat16"):
+        door.concat_and_cache_mla(*[torch.zeros(1, 1)] * 3, torch.zeros(1).long(), "nvfp4", torch.ones(1))

@@ -1,0 +1,316 @@
+"""Random problems that are rebuilt from their own repr: ``Decode(...)`` and the tensors it stands for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from mla_kernels import reference
+from torch import Tensor
+
+from . import memory
+from .compare import (
+    DENSE,
+    LSE,
+    QUANTISED,
+    ROUNDED_KEYS_LSE,
+    SINGLE,
+    SINGLE_LSE,
+    SPARSE,
+    Tolerance,
+    as_bytes,
+    assert_close,
+    assert_same_bytes,
+)
+from .rows import Row, row
+
+SCALE = 192**-0.5
+KV_SCALE = 0.00173
+"""For e4m3 caches; no power of two."""
+
+Packed = Tensor | tuple[Tensor, Tensor]
+
+
+def generator(seed: int) -> torch.Generator:
+    """A seeded source of random numbers."""
+    return torch.Generator().manual_seed(seed)
+
+
+def random(source: torch.Generator, *shape: int, deviation: float = 1.0) -> Tensor:
+    """Normally distributed float32."""
+    return torch.randn(*shape, generator=source) * deviation
+
+
+def encode(values: Tensor, kv_dtype: str, kv_scale: float = 1.0, *, exact_scales: bool = True) -> Tensor:
+    """Rows [n, 576] as a cache stores them; ``exact_scales`` are powers of two, which 16-bit floats hold exactly."""
+    if kv_dtype == "e4m3":
+        return (values / kv_scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+    if kv_dtype != "fp8_ds_mla":
+        return values.to(memory.DTYPES[kv_dtype])
+    tiles = values[:, :512].reshape(-1, 4, 128)
+    scale = tiles.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 448
+    if exact_scales:
+        scale = torch.exp2(scale.log2().ceil())
+    codes = (tiles / scale).clamp(-448, 448).to(torch.float8_e4m3fn).reshape(-1, 512)
+    return torch.cat([as_bytes(codes), as_bytes(scale.reshape(-1, 4)), as_bytes(values[:, 512:].bfloat16())], -1)
+
+
+def write_rows(pool: Tensor, slots: Tensor, stored: Tensor) -> None:
+    """Put stored rows [n, width] into global slots [n] of a pool [pages, page_size, width]."""
+    if pool.element_size() == 1:
+        pool, stored = pool.view(torch.uint8), stored.view(torch.uint8)
+    slots = slots.long()
+    pool[slots // pool.shape[1], slots % pool.shape[1]] = stored.to(pool.device)
+
+
+def poisoned_pool(
+    stored: Tensor,
+    slots: Tensor,
+    num_pages: int,
+    page_size: int,
+    *,
+    strided: bool,
+    split: bool,
+    device: str,
+    finite: bool = False,
+) -> Packed:
+    """A pool of NaN that holds ``stored`` rows at ``slots``; ``split`` gives latent and rope their own tensors."""
+    parts = stored.split([512, 64], -1) if split else (stored,)
+    pools = []
+    for part in parts:
+        pool = memory.poisoned(
+            (num_pages, page_size, part.shape[-1]), part.dtype, device, strided=strided, finite=finite
+        )
+        write_rows(pool, slots, part)
+        pools.append(pool)
+    return (pools[0], pools[1]) if split else pools[0]
+
+
+def arrange(values: Tensor, *, strided: bool, split: bool, device: str) -> Packed:
+    """Rows of 576 as asked: sliced out of a larger tensor, latent and rope apart, or plain."""
+    parts = [part.contiguous().to(device) for part in (values.split([512, 64], -1) if split else [values])]
+    if strided:
+        parts = [memory.strided_copy(part) for part in parts]
+    return (parts[0], parts[1]) if split else parts[0]
+
+
+def tensors_of(*values: Any) -> list[Tensor]:
+    """The tensors among ``values``, pairs taken apart."""
+    flat: list[Tensor] = []
+    for value in values:
+        flat += tensors_of(*value) if isinstance(value, tuple) else [value] if isinstance(value, Tensor) else []
+    return flat
+
+
+@contextmanager
+def unchanged(*values: Any, reproduce: str = "") -> Iterator[None]:
+    """What the block is given must hold the same bytes after it."""
+    before = [(tensor, tensor.clone()) for tensor in tensors_of(*values)]
+    yield
+    for tensor, copy in before:
+        assert_same_bytes("an input", tensor, copy, reproduce)
+
+
+def tolerances(variant: Row, base: Tolerance, *, exact_scales: bool, peak: float) -> tuple[Tolerance, Tolerance]:
+    """What ``out`` and ``lse`` may differ by.
+
+    ``peak`` is the largest log-sum-exp: a logit's float32 error grows with the terms that it sums, even where the
+    sum is near 0, and exp turns it into a relative error of the weights.
+    """
+    rounded = variant.kv_dtype == "fp8_ds_mla" and not exact_scales
+    single = variant.q_dtype == "fp32"
+    base = QUANTISED if variant.q_dtype == "e4m3" else base
+    for_lse = SINGLE_LSE if single else ROUNDED_KEYS_LSE if rounded else LSE
+    for_lse = replace(for_lse, absolute=for_lse.absolute * max(1.0, peak / 4))
+    return SINGLE.widened(max(1.0, peak / 8)) if single else base, for_lse
+
+
+def peak_of(lse: Tensor) -> float:
+    """The magnitude of the largest finite log-sum-exp."""
+    finite = lse[torch.isfinite(lse)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+@functools.cache
+def garbage_workspace(device: str) -> Tensor:
+    """Room for every small problem; refilled before each use."""
+    return memory.garbage(64 << 20 if device == "cpu" else 512 << 20, device)
+
+
+@dataclass(frozen=True)
+class Decode:
+    """A dense decode whose unused memory is poisoned."""
+
+    variant: str
+    lengths: tuple[int, ...] = (140, 20, 1, 0)
+    num_heads: int = 16
+    q_len: int = 1
+    page_size: int = 64
+    paged: bool = True
+    causal: bool = True
+    max_splits: int | None = None
+    batch_invariant: bool = False
+    q_deviation: float = 5.0
+    softmax_scale: float = SCALE
+    out_scale: float = 1.0
+    exact_scales: bool = True
+    strided: bool = False
+    split_q: bool = False
+    split_kv: bool = False
+    uint8: bool = False
+    finite: bool = False
+    spare: int = 3
+    seed: int = 0
+
+    @property
+    def row(self) -> Row:
+        """The variant under test."""
+        return row(self.variant)
+
+    @property
+    def q_scale(self) -> float:
+        """The factor of an e4m3 query."""
+        return 0.7 if self.row.q_dtype == "e4m3" else 1.0
+
+    @property
+    def kv_scale(self) -> float:
+        """The factor of an e4m3 cache."""
+        return KV_SCALE if self.row.kv_dtype == "e4m3" else 1.0
+
+    def reproduce(self) -> str:
+        """A command that runs this problem alone, from the repository root."""
+        return f'reproduce: python -c "from tests.support.problems import *; {self}.check()"'
+
+    @functools.cached_property
+    def slots(self) -> tuple[Tensor, ...]:
+        """The global slots of each request, in order."""
+        if not self.paged:
+            return tuple(b * self.capacity + torch.arange(n) for b, n in enumerate(self.lengths))
+        return tuple(
+            self.block_table[b, torch.arange(n) // self.page_size].long() * self.page_size
+            + torch.arange(n) % self.page_size
+            for b, n in enumerate(self.lengths)
+        )
+
+    @property
+    def capacity(self) -> int:
+        """Tokens a contiguous request has room for."""
+        return max((*self.lengths, 1)) + self.spare
+
+    @functools.cached_property
+    def pages(self) -> tuple[int, ...]:
+        """Pages that each request uses."""
+        return tuple(-(-n // self.page_size) for n in self.lengths)
+
+    @functools.cached_property
+    def block_table(self) -> Tensor:
+        """Permuted pages; entries that no request uses point nowhere."""
+        order = torch.randperm(sum(self.pages) + self.spare, generator=generator(self.seed + 1))
+        table = torch.full((len(self.lengths), max((*self.pages, 1)) + self.spare), memory.UNUSED_PAGE)
+        at = 0
+        for b, used in enumerate(self.pages):
+            table[b, :used] = order[at : at + used]
+            at += used
+        return table.int()
+
+    def tensors(self) -> dict[str, Any]:
+        """The arguments ``q, kv_cache, block_table, seq_lens``, on the variant's device."""
+        source, device, variant = generator(self.seed), self.row.device, self.row
+        shape = (len(self.lengths), self.q_len, self.num_heads, 576)
+        q = random(source, *shape, deviation=self.q_deviation).to(memory.DTYPES[variant.q_dtype])
+        values = random(source, sum(self.lengths), 576, deviation=0.1)
+        stored = encode(values, variant.kv_dtype, self.kv_scale, exact_scales=self.exact_scales)
+        slots = torch.cat(self.slots) if self.lengths else torch.zeros(0)
+        size = self.page_size if self.paged else self.capacity
+        num_pages = sum(self.pages) + self.spare if self.paged else len(self.lengths)
+        kv_cache = poisoned_pool(
+            stored,
+            slots,
+            num_pages,
+            size,
+            strided=self.strided,
+            split=self.split_kv,
+            device=device,
+            finite=self.finite,
+        )
+        if self.uint8 and isinstance(kv_cache, Tensor):
+            kv_cache = kv_cache.view(torch.uint8)
+        table = memory.strided_copy(self.block_table) if self.strided else self.block_table
+        return {
+            "q": arrange(q, strided=self.strided, split=self.split_q, device=device),
+            "kv_cache": kv_cache,
+            "block_table": table.to(device) if self.paged else None,
+            "seq_lens": torch.tensor(self.lengths, dtype=torch.int32, device=device),
+        }
+
+    def scalars(self) -> dict[str, Any]:
+        """The scalar arguments that the reference takes too."""
+        return {
+            "softmax_scale": self.softmax_scale,
+            "causal": self.causal,
+            "q_scale": self.q_scale,
+            "kv_scale": self.kv_scale,
+            "out_scale": self.out_scale,
+        }
+
+    def kernel(self) -> Any:
+        """The kernel of exactly this variant."""
+        import mla_kernels as mla
+
+        config: dict[str, Any] = {"op": "decode", "arch": self.row.arch, **dict(self.row.traits)}
+        config |= {"num_heads": self.num_heads, "q_len": self.q_len}
+        config |= {"kv_layout": "paged", "page_size": self.page_size} if self.paged else {"kv_layout": "contiguous"}
+        return mla.lookup(**config)
+
+    def plan(self, kernel: Any, seq_lens: Tensor) -> Any:
+        """The plan asked for, or None."""
+        if self.max_splits is None and not self.batch_invariant:
+            return None
+        return kernel.plan(
+            seq_lens,
+            num_heads=self.num_heads,
+            q_len=self.q_len,
+            max_splits=self.max_splits or 0,
+            batch_invariant=self.batch_invariant,
+        )
+
+    def launch(self, inputs: dict[str, Any], **options: Any) -> tuple[Tensor, Tensor]:
+        """Run the kernel on ``inputs``."""
+        kernel = self.kernel()
+        plan = self.plan(kernel, inputs["seq_lens"])
+        out, lse = kernel(**inputs, **self.scalars(), plan=plan, **options)
+        return out, lse
+
+    def run(self) -> tuple[Tensor, Tensor]:
+        """``out`` and ``lse``, written between guard zones over NaN with a workspace full of NaN."""
+        inputs, device = self.tensors(), self.row.device
+        batch = len(self.lengths)
+        out = memory.guarded((batch, self.q_len, self.num_heads, 512), memory.DTYPES[self.row.out_dtype], device)
+        lse = memory.guarded((batch, self.num_heads, self.q_len), torch.float32, device, pad=1)
+        workspace = garbage_workspace(device).fill_(0xFF)
+        with unchanged(*inputs.values(), reproduce=self.reproduce()):
+            self.launch(inputs, out=out.view, lse=lse.view, workspace=workspace)
+        out.assert_guards("out", self.reproduce())
+        lse.assert_guards("lse", self.reproduce())
+        return out.view, lse.view
+
+    def expected(self) -> tuple[Tensor, Tensor]:
+        """The reference in float64."""
+        return reference.decode(**self.tensors(), **self.scalars(), dtype=torch.float64)
+
+    def check(self) -> None:
+        """Run and compare."""
+        out, lse = self.run()
+        self.compare(out, lse, *self.expected())
+
+    def compare(self, out: Tensor, lse: Tensor, want_out: Tensor, want_lse: Tensor) -> None:
+        """Compare a result of this problem with the wanted one."""
+        base = SPARSE if self.row.kv_dtype == "fp8_ds_mla" else DENSE
+        peak = peak_of(want_lse)
+        for_out, for_lse = tolerances(self.row, base, exact_scales=self.exact_scales, peak=peak)
+        assert_close("lse", lse, want_lse, for_lse, self.reproduce())
+        assert_close("out", out, want_out, for_out, self.reproduce())
