@@ -91,8 +91,11 @@ def entries(path: Path, kind: str) -> Iterator[tuple[Table, Mapping[str, Any], l
 
 
 def tables(lines: list[str], kind: str) -> Iterator[Table]:
-    """The places of all ``[[kind]]`` tables; a table ends at its last line that is neither empty nor a comment."""
-    headers = [number for number, line in enumerate(lines) if line.startswith("[")]
+    """The places of all ``[[kind]]`` tables; a table ends at its last line that is neither empty nor a comment.
+
+    Tables within it, such as ``[kind.reasons]``, are part of it.
+    """
+    headers = [number for number, line in enumerate(lines) if line.startswith("[") and not line.startswith(f"[{kind}.")]
     for number, following in zip(headers, [*headers[1:], len(lines)], strict=True):
         if lines[number].split("#")[0].rstrip() != f"[[{kind}]]":
             continue
@@ -129,10 +132,11 @@ def with_field(lines: list[str], entry: Entry, name: str, value: Any) -> list[st
 
 
 def without(lines: list[str], entry: Entry) -> list[str]:
-    """The lines without a row; its table goes with its last, and comments stay."""
-    if entry.table.rows is not None and len(entry.table.rows) > 1:
+    """The lines without a row; its table goes with its last row, and comments outside of it stay."""
+    table = next(table for table in tables(lines, "kernel") if table.header == entry.table.header)
+    if table.rows is not None and len(table.rows) > 1:
         return [*lines[: entry.line], *lines[entry.line + 1 :]]
-    before, after = lines[: entry.table.header], lines[entry.table.end :]
+    before, after = lines[: table.header], lines[table.end :]
     while before and after and not before[-1] and not after[0]:
         after = after[1:]
     return [*before, *after]

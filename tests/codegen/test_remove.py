@@ -50,6 +50,15 @@ def test_a_table_goes_with_its_last_row(real):
     )
 
 
+def test_a_table_goes_with_all_of_its_rows_at_once(real):
+    removed = remove(parse(["op=sparse_prefill", "arch=sm90a"]), real)
+    assert [name.split("_")[3] for name in removed] == ["qfp16", "qbf16"]
+    text = (real / "sm90.toml").read_text()
+    assert text.count('op = "sparse_prefill"') == 1, "the table of what is allowed stays"
+    assert add(parse(["op=sparse_prefill", "arch=sm90a", "q_dtype=bf16", "kv_dtype=bf16"]), real) == removed[1:]
+    assert (real / "sm90.toml").read_text().startswith(text.rstrip() + '\n\n[[kernel]]\nop = "sparse_prefill"\n')
+
+
 def test_all_variants_of_a_point_go_from_all_of_its_rows(real):
     removed = remove(parse(["op=decode", "arch=sm100f", "q_dtype=e4m3", "out_dtype=fp16"]), real)
     assert len(removed) == 4
