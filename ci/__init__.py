@@ -1,6 +1,6 @@
-"""Build, check and publish wheels; called by nox only.
+"""Builds, measures and releases wheels; only nox calls it.
 
-``package/tools``, which every build runs, is put on the path: what reads machine code there reads it here too.
+``package/tools``, which every build runs, is put on the path, because its reader of machine code is used here too.
 """
 
 import sys

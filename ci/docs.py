@@ -1,4 +1,4 @@
-"""Hooks of ``mkdocs``: patterns in the navigation, types that docstrings give in words, and nothing from elsewhere."""
+"""Hooks of ``mkdocs``: they expand patterns in the navigation, tidy docstrings, and refuse what another host serves."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
 
 
 def _expanded(nav: list[Any], folder: Path) -> list[Any]:
-    """The navigation with each ``"folder/*.md"`` replaced by its pages, in the order of their names."""
+    """Replace each ``"folder/*.md"`` of the navigation by its pages, in the order of their names."""
     result: list[Any] = []
     for entry in nav:
         if isinstance(entry, str) and "*" in entry:

@@ -1,4 +1,4 @@
-"""The rows of ``ci/wheels.toml``: every wheel of the project."""
+"""Reads the rows of ``ci/wheels.toml``: every wheel of the project."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class Row:
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """Every row, in the table's order."""
+    """Return every row, in the table's order."""
     return tuple(Row(**{**row, "identifiers": tuple(row["identifiers"])}) for row in table()["wheel"])
 
 
 def core() -> Row:
-    """The row of the core wheel."""
+    """Return the row of the core wheel."""
     (row,) = (row for row in rows() if row.core)
     return row
 
 
 def table() -> dict[str, Any]:
-    """The file as it is."""
+    """Return the parsed file."""
     return tomllib.loads(TABLE.read_text())

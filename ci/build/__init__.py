@@ -1,1 +1,1 @@
-"""Building: the stage, the compile cache, shards for a build farm, and what a build cost."""
+"""Builds wheels in the stage, with a compile cache or in shards for a build farm, and reports what that cost."""

@@ -1,4 +1,4 @@
-"""The compile cache, sccache: in the stage by default, in a shared store where the environment names one.
+"""Runs the compile cache, sccache: in the stage by default, in a shared store where the environment names one.
 
 ``SCCACHE_BUCKET``, ``SCCACHE_REDIS_ENDPOINT``, ``SCCACHE_GHA_ENABLED`` and the like are passed on to sccache.
 """
@@ -19,7 +19,7 @@ from ci.build.stage import Stage
 
 
 class Mode(Enum):
-    """Whether the cache answers, is only filled, or is left alone."""
+    """Says whether the cache answers, is only filled, or is left alone."""
 
     ON = "on"
     FILL = "fill"
@@ -27,7 +27,7 @@ class Mode(Enum):
 
     @classmethod
     def of(cls, options: Namespace) -> Mode:
-        """What the command line says."""
+        """Read the mode from the options of the command line."""
         if options.no_cache:
             return cls.OFF
         return cls.FILL if options.recache else cls.ON
@@ -35,7 +35,7 @@ class Mode(Enum):
 
 @dataclass
 class CompileCache:
-    """What CMake and the compilers are told of the cache, and afterwards how often it answered."""
+    """Holds what CMake and the compilers are told of the cache, and afterwards how often it answered."""
 
     environment: dict[str, str]
     defines: dict[str, str] = field(default_factory=dict)

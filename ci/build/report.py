@@ -1,4 +1,4 @@
-"""What a build cost: seconds, memory and bytes of each unit, answers of the compile cache, and the plot of it all."""
+"""Says what a build cost: seconds, memory and bytes of each unit, and answers of the compile cache; and plots it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS_BETWEEN_SAMPLES = 0.5
 STYLES = ("-", "--", ":")
 COMPILERS = ("cicc", "ptxas", "cudafe++", "cc1plus")
 WORKERS = (1, 8, 64)
-"""Cores that compile a unit each, for projections."""
+"""Projections are made for so many cores, each of which compiles one unit at a time."""
 
 
 @dataclass
@@ -128,7 +128,7 @@ def watched(row: Row, build: Path) -> Iterator[Watched]:
 
 
 def _compilers_memory(units: re.Pattern[str]) -> dict[str, int]:
-    """Bytes that compilers hold at the moment, by the unit that their command lines name."""
+    """Return the bytes that compilers hold at the moment, by the unit that their command lines name."""
     now: dict[str, int] = {}
     for process in psutil.process_iter(["name"]):
         if process.info["name"] not in COMPILERS:
@@ -145,13 +145,16 @@ def _compilers_memory(units: re.Pattern[str]) -> dict[str, int]:
 
 
 def _finished(build: Path) -> int:
-    """How many objects ninja has made in a folder so far."""
+    """Count the objects that ninja has made in a folder so far."""
     log = build / ".ninja_log"
     return log.read_text().count(".o\t") if log.exists() else 0
 
 
 def compiled_units(row: Row, source: Path, build: Path, watched: Watched) -> dict[str, Unit]:
-    """What was compiled just now, from ninja's log, the objects, and what was watched; other sources by their path."""
+    """Return what was compiled just now, by the unit's name or the source's path.
+
+    The seconds are ninja's, the bytes those of the objects, and the memory is what was watched.
+    """
     found = {}
     for path, seconds in compiled(build / ".ninja_log", since=time.time() - watched.seconds).items():
         stem, place = Path(path).name.partition(".")[0], path.partition(".dir/")[2]
@@ -163,7 +166,7 @@ def compiled_units(row: Row, source: Path, build: Path, watched: Watched) -> dic
 
 
 def compiled(log: Path, since: float) -> dict[str, float]:
-    """Seconds of each object that ninja made since a time, by its path in the build folder."""
+    """Return the seconds of each object that ninja made since a time, by its path in the build folder."""
     found = {}
     for line in log.read_text().splitlines()[1:]:
         start, end, _, path, _ = line.split("\t")
@@ -174,13 +177,13 @@ def compiled(log: Path, since: float) -> dict[str, float]:
 
 
 def variants_of(folder: Path, unit: str) -> int:
-    """How many variants a generated unit instantiates."""
+    """Count the variants that a generated unit instantiates."""
     paths = [path for suffix in (".cu", ".cpp") if (path := folder / f"{unit}{suffix}").exists()]
     return sum(line.startswith("template struct") for path in paths for line in path.read_text().splitlines())
 
 
 def projected(units: Sequence[Unit], variants: int, workers: int) -> float:
-    """Seconds to compile so many variants by repeating measured units, the dearest first, on so many cores."""
+    """Return the seconds to compile so many variants on so many cores, if units were repeated, the dearest first."""
     if not any(unit.variants for unit in units):
         raise ValueError("no unit with variants was compiled, so there is nothing to project from")
     chosen: list[Unit] = []

@@ -1,4 +1,4 @@
-"""A payload's units in parts, for a build farm: each part compiles some, and one machine links them all.
+"""Cuts a payload's units into parts for a build farm: each part compiles some, and one machine links them all.
 
 Parts exchange objects, never libraries, so the wheel is the one that a single machine would have built.
 """
@@ -41,7 +41,7 @@ class Shard:
         return f"{self.index}/{self.count}"
 
     def units(self, row: Row, source: Path) -> list[str]:
-        """The names of this part's units."""
+        """Return the names of this part's units."""
         names = units(row, source)
         return split(names, costs(row, names), self.count)[self.index - 1]
 
@@ -63,20 +63,20 @@ class Part:
 
 
 def units(row: Row, source: Path) -> list[str]:
-    """The names of a payload's generated units, in the order in which they are linked."""
+    """Return the names of a payload's generated units, in the order in which they are linked."""
     folder = source / "generated" / row.payload
     return sorted(path.stem for path in folder.iterdir() if path.suffix in (".cpp", ".cu"))
 
 
 def costs(row: Row, names: Sequence[str]) -> dict[str, float]:
-    """Seconds of each unit, as measured; for a new one what the payload's units took at the median."""
+    """Return the measured seconds of each unit; a new one is given the median of the payload's units."""
     measured: Mapping[str, float] = json.loads(COSTS.read_text()).get(row.payload, {}) if COSTS.exists() else {}
     guess = median(measured.values()) if measured else UNMEASURED
     return {name: measured.get(name, guess) for name in names}
 
 
 def split(names: Sequence[str], seconds: Mapping[str, float], count: int) -> list[list[str]]:
-    """Parts of about equal cost: the dearest unit first, each to the part that has least."""
+    """Cut units into parts of about equal cost: the dearest comes first, each goes to the part that has least."""
     parts: list[list[str]] = [[] for _ in range(count)]
     loads = [0.0] * count
     for name in sorted(names, key=lambda name: (-seconds[name], name)):
@@ -97,7 +97,7 @@ def collect(row: Row, names: Sequence[str], build: Path, folder: Path) -> None:
 
 
 def save(part: Part, folder: Path) -> None:
-    """Say beside the objects in ``folder`` what they are."""
+    """Write beside the objects in ``folder`` what they are."""
     (folder / "shard.json").write_text(json.dumps(asdict(part), indent=1) + "\n")
 
 
@@ -123,7 +123,7 @@ def objects(stage: Stage, row: Row, out: Path) -> Path:
 
 
 def problems(parts: Sequence[Part], stage: Stage, wanted: Sequence[str]) -> list[str]:
-    """Why parts are not the whole of one build."""
+    """Say why parts are not the whole of one build."""
     if not parts:
         return ["there are none; run: nox -s wheels -- PAYLOAD --shard 1/N"]
     wrong = []

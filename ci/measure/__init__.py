@@ -1,1 +1,1 @@
-"""What is measured of libraries and wheels: their machine code, and what they cost to build."""
+"""Measures libraries and wheels: their machine code, and what they cost to build."""

@@ -1,4 +1,4 @@
-"""The functions of a library as normalised instructions, so that those of two libraries can be compared.
+"""Reads the functions of a library as normalised instructions, so that those of two libraries can be compared.
 
 Instructions of a GPU are compared with their encodings, which hold what the text leaves out: waits and stalls. What
 depends on where the linker puts things is taken out: addresses become offsets within the function, and symbols lose
@@ -23,7 +23,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 SYMBOL = re.compile(r"`\(.*?\)|c\[0x4\]\[0x[0-9a-f]+\]")
-"""References to symbols: by name, and through the constant bank that holds their addresses."""
+"""Instructions refer to symbols by name, and through the constant bank that holds their addresses."""
 
 HOST = re.compile(r" *(?P<address>[0-9a-f]+):\t(?P<text>.+)")
 JUMP = re.compile(r"(?P<opcode>(?:bnd |notrack )?(?:j|call|loop|xbegin)\S* +)(?P<target>[0-9a-f]+) <(?P<name>[^>]+)>")
@@ -45,7 +45,7 @@ class Function:
 
 
 def of_library(path: Path) -> list[Function]:
-    """The kernels of a library that has any, otherwise its functions for the CPU."""
+    """Return the kernels of a library that has any, otherwise its functions for the CPU."""
     with path.open("rb") as file:
         elf = ELFFile(file)
         if elf.get_section_by_name(".nv_fatbin"):
@@ -54,7 +54,7 @@ def of_library(path: Path) -> list[Function]:
 
 
 def gpu_functions(code: DeviceCode) -> list[Function]:
-    """The kernels of a library."""
+    """Return the kernels of a library."""
     return [
         Function(kernel.name, tuple(map(_gpu_instruction, kernel.instructions)), " ".join([kernel.usage, *constants]))
         for cubin in code.cubins
@@ -64,13 +64,13 @@ def gpu_functions(code: DeviceCode) -> list[Function]:
 
 
 def _gpu_instruction(line: str) -> str:
-    """Text and encoding; where it refers to a symbol, the text alone, for the encoding holds an address."""
+    """Return text and encoding; of a reference to a symbol the text alone, because the encoding holds an address."""
     normalised, symbols = SYMBOL.subn("symbol", line)
     return normalised.partition(" ; ")[0] + " ; symbol" if symbols else line
 
 
 def _constants(cubin: Cubin, symbol: str) -> Iterator[str]:
-    """The hashes of the constants that the compiler put beside a kernel, and of those of its whole cubin."""
+    """Return the hashes of the constants that the compiler put beside a kernel, and of those of its whole cubin."""
     if cubin.data:
         elf = ELFFile(io.BytesIO(cubin.data))
         for name in (f".nv.constant2.{symbol}", ".nv.constant3"):
@@ -79,7 +79,7 @@ def _constants(cubin: Cubin, symbol: str) -> Iterator[str]:
 
 
 def cpu_functions(disassembly: str, extents: list[tuple[int, int]], names: dict[int, str]) -> list[Function]:
-    """The functions that lie at ``extents`` (start and end) in what ``objdump -d --no-show-raw-insn`` prints."""
+    """Return the functions that lie at ``extents``, start and end, in what ``objdump -d --no-show-raw-insn`` prints."""
     starts = [start for start, _ in extents]
     code: list[list[str]] = [[] for _ in extents]
     for line in disassembly.splitlines():
@@ -95,7 +95,7 @@ def cpu_functions(disassembly: str, extents: list[tuple[int, int]], names: dict[
 
 
 def _cpu_instruction(text: str, start: int, end: int) -> str:
-    """Jumps by their distance from the function's start, calls by their name in the PLT, and no other address."""
+    """Give jumps by their distance from the function's start, calls by their name in the PLT, and no other address."""
 
     def target(found: re.Match[str]) -> str:
         to = int(found["target"], 16)
@@ -112,7 +112,7 @@ INSTRUCTION_SETS = {
     "avx2": re.compile(r".*%ymm|vfn?m(add|sub)"),
     "baseline": re.compile(r"(add|sub|mul|div|max|min|sqrt)ps|f(mla|add|mul|div|max|min)\s+v"),
 }
-"""By what a function of the CPU's payload is known to be of an instruction set's row kernels; the first counts."""
+"""Such an instruction shows that a function is one of an instruction set's row kernels; the first match counts."""
 
 
 def _instruction_set(instructions: list[str]) -> str:
@@ -120,7 +120,10 @@ def _instruction_set(instructions: list[str]) -> str:
 
 
 def _extents(elf: ELFFile) -> tuple[list[tuple[int, int]], dict[int, str]]:
-    """Where functions start and end, by the unwind tables, which a stripped library keeps; and names by symbols."""
+    """Return where functions start and end, and their names where symbols tell them.
+
+    The unwind tables say the former, which a stripped library keeps.
+    """
     entries = elf.get_dwarf_info().EH_CFI_entries()
     located = (entry.header for entry in entries if isinstance(entry, FDE))
     extents = sorted((each["initial_location"], each["initial_location"] + each["address_range"]) for each in located)

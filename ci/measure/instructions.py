@@ -1,4 +1,4 @@
-"""What only the instructions show: no spills, and tensor cores where a variant multiplies, without a wait for each.
+"""Checks what only instructions show: no spills, and tensor cores where a variant multiplies, without a wait for each.
 
 ``python -m ci.measure.instructions PATH...`` reads payload wheels, and objects together with the registry of their
 payload (``--registry``), and prints a table of each; ``--json FILE`` keeps what was found of the last.
@@ -27,7 +27,7 @@ COLUMNS = ("registers", "shared_bytes", "stack_bytes", "tensor_core_instructions
 
 
 def problems(found: VariantKernels) -> Iterator[str]:
-    """Kernels that spill, that should multiply on tensor cores and do not, or that wait for every product."""
+    """Name kernels that spill, that should multiply on tensor cores and do not, or that wait for every product."""
     if not found.kernels:
         yield "it holds no kernel"
     for kernel in found.kernels:
@@ -42,14 +42,14 @@ def problems(found: VariantKernels) -> Iterator[str]:
 
 
 def of_object(path: Path, registry: Path) -> dict[str, Any]:
-    """The kernels of an object, each for itself, and their problems."""
+    """Return the kernels of an object, each for itself, and their problems."""
     found = VariantKernels(json.loads(registry.read_text()), cuobjdump.read(path).kernels)
     shown = {kernel.name[:100]: _numbers(kernel) for kernel in found.kernels}
     return {"name": path.name, "kernels": shown, "problems": list(problems(found))}
 
 
 def of_wheel(path: Path) -> dict[str, Any]:
-    """The kernels of a payload by variant, of each the own one that takes most registers, and their problems."""
+    """Return for each variant of a payload the kernel that takes most registers, and the problems of all."""
     with tempfile.TemporaryDirectory() as folder:
         zipfile.ZipFile(path).extractall(folder)
         (library,) = Path(folder).glob("*/lib*.so")
@@ -71,7 +71,7 @@ def _numbers(kernel: Kernel) -> dict[str, int]:
 
 
 def main() -> int:
-    """Print a table a path and every problem; 1 if there are any."""
+    """Print a table for each path and every problem, and return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     parser.add_argument("--registry", type=Path, help="registry.json of the payload that objects are of")

@@ -1,4 +1,4 @@
-"""Whether two libraries hold the same machine code: ``nox -s same_code -- OLD NEW``, of libraries or wheels.
+"""Tells whether two libraries or wheels hold the same machine code: ``nox -s same_code -- OLD NEW``.
 
 Functions are paired by their instructions, whatever they are called, so code that was only moved and renamed is found
 to be the same. What is left is paired by likeness, and each difference is shown. The exit status is 1 where a kernel
@@ -22,7 +22,7 @@ from ci.measure.functions import Function, of_library
 
 @dataclass(frozen=True)
 class Comparison:
-    """Functions of both libraries, counted as often as they occur."""
+    """The functions of both libraries, each as often as it occurs."""
 
     equal: list[Function]
     only_old: list[Function]
@@ -45,7 +45,7 @@ class Comparison:
         return cls(equal, only_old, [function for left in unpaired.values() for function in left])
 
     def of_set(self, name: str) -> Comparison:
-        """The part of one instruction set."""
+        """Return the part of one instruction set."""
         each = (self.equal, self.only_old, self.only_new)
         return Comparison(*([function for function in part if function.instruction_set == name] for part in each))
 
@@ -55,12 +55,12 @@ class Comparison:
         return not (self.only_old or self.only_new)
 
     def counts(self) -> str:
-        """Such as ``72 equal, 0 only in the old library, 0 only in the new one``."""
+        """Say such as ``72 equal, 0 only in the old library, 0 only in the new one``."""
         equal, old, new = (len(part) for part in (self.equal, self.only_old, self.only_new))
         return f"{equal} equal, {old} only in the old library, {new} only in the new one"
 
     def likely_pairs(self) -> Iterator[tuple[Function | None, Function | None]]:
-        """Functions that differ, the likest with each other: of one name, else of the most instructions in common."""
+        """Pair functions that differ: those of one name, then those with most instructions in common."""
         left, right = list(self.only_old), list(self.only_new)
         pairs = sorted(((_likeness(old, new), i, j) for i, old in enumerate(left) for j, new in enumerate(right)))
         olds, news = set(range(len(left))), set(range(len(right)))
@@ -92,7 +92,7 @@ def _likeness(old: Function, new: Function) -> tuple[bool, float]:
 
 
 def difference(old: Function, new: Function) -> str:
-    """In words, what changed between two functions."""
+    """Say in words what changed between two functions."""
     before, after = ([text.partition(" ; ")[0] for text in each.instructions] for each in (old, new))
     told = [f"{old.name}\n  -> {new.name}" if old.name != new.name else old.name]
     told.append(f"  instructions: {len(before)} -> {len(after)}")
@@ -112,12 +112,12 @@ def difference(old: Function, new: Function) -> str:
 
 
 def patch(old: Function, new: Function) -> Iterator[str]:
-    """A unified diff of the instructions of two functions."""
+    """Return a unified diff of the instructions of two functions."""
     return difflib.unified_diff(old.instructions, new.instructions, old.name, new.name, lineterm="")
 
 
 def functions(path: Path) -> list[Function]:
-    """The functions of a library, or of the library in a wheel."""
+    """Return the functions of a library, or of the library in a wheel."""
     if path.suffix != ".whl":
         return of_library(path)
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(path) as wheel:
@@ -126,7 +126,7 @@ def functions(path: Path) -> list[Function]:
 
 
 def report(found: Comparison, *, patches: bool) -> Iterator[str]:
-    """Counts, of the CPU's instruction sets apart, and every difference that counts."""
+    """Tell the counts, those of the CPU's instruction sets apart, and every difference that counts."""
     yield found.counts()
     sets = sorted({each.instruction_set for each in (*found.equal, *found.only_old, *found.only_new)})
     if sets != [""]:
@@ -141,7 +141,7 @@ def report(found: Comparison, *, patches: bool) -> Iterator[str]:
 
 
 def required(found: Comparison) -> Comparison:
-    """The functions that must be equal: all kernels of a GPU, and the row kernels of a CPU."""
+    """Return the functions that must be equal: all kernels of a GPU, and the row kernels of a CPU."""
     cpu = any(each.instruction_set for each in (*found.equal, *found.only_old, *found.only_new))
     return Comparison(
         *(

@@ -64,7 +64,7 @@ class Problem(ctypes.Structure):
 
 
 def tensors(batch: int, heads: int, tokens: int, page_size: int = 128) -> dict[str, Any]:
-    """A paged decode of one token a request."""
+    """Make the tensors of a paged decode with one token for each request."""
     pages = batch * tokens // page_size
     return {
         "q": torch.randn(batch, 1, heads, 576, device="cuda").bfloat16(),
@@ -77,7 +77,7 @@ def tensors(batch: int, heads: int, tokens: int, page_size: int = 128) -> dict[s
 
 
 def struct(given: dict[str, Any]) -> Problem:
-    """The problem struct of contiguous tensors."""
+    """Fill the problem struct of contiguous tensors."""
     batch, _, heads, _ = given["q"].shape
     pages, page_size, _ = given["kv_cache"].shape
     width = given["block_table"].shape[1]
@@ -96,7 +96,7 @@ def struct(given: dict[str, Any]) -> Problem:
 
 
 class Host:
-    """Times the C call."""
+    """Times the C call of a launch."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
@@ -108,7 +108,7 @@ class Host:
         self.workspace = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
 
     def microseconds(self, problems: Sequence[Problem]) -> dict[str, float]:
-        """The best and the median call over ``problems`` in turn, the device idle before every fifty."""
+        """Return the best and the median call over ``problems`` in turn; the device is idle before every fifty."""
         taken: list[float] = []
         for number in range(BATCHES):
             chosen = [problems[(number * BATCH + i) % len(problems)] for i in range(BATCH)]
@@ -126,7 +126,7 @@ class Host:
 
 
 def device_microseconds(batch: int, heads: int, max_splits: int = 1) -> float:
-    """Time of the kernels around the left-out one, by replaying a graph of 20 launches."""
+    """Time the kernels around the one left out, by replaying a graph of 20 launches."""
     given = tensors(batch, heads, 4096)
     kernel = mla.lookup(
         op="decode", arch="sm100f", q_dtype="bf16", load="tma", schedule="individual", page_size=128, num_heads=heads,

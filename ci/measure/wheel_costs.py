@@ -1,4 +1,4 @@
-"""What wheels cost to build, to install and to import: ``nox -s full`` ends with this and writes the page.
+"""Measures what wheels cost to build, to install and to import; ``nox -s full`` ends with it, and it writes the page.
 
 Builds from nothing were measured before, by ``ci.build --fresh --recache``; the reports of these are read. Everything
 else is measured here: builds answered by the compile cache, a row added, an installation up to its first result.
@@ -30,7 +30,7 @@ ROW = {
     "sm90": "op=merge_states arch=sm90a in_dtype=fp32 out_dtype=bf16 schedule=rows",
     "sm100": "op=decode arch=sm100f q_dtype=fp16 kv_dtype=fp16 out_dtype=fp16 load=tma schedule=individual",
 }
-"""A point of the matrix that is taken out and added again."""
+"""This point of the matrix is taken out and added again."""
 FIRST_RESULT = """
 import mla_kernels as mla, torch
 q, cache = torch.randn(2, 1, 16, 576).bfloat16(), torch.randn(8, 64, 576).bfloat16()
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def facts(reports: Sequence[Report]) -> Rows:
-    """The machine, the commit and the command."""
+    """Return the machine, the commit and the command."""
     made = reports[-1]
     rows = {
         "commit": made.commit,
@@ -99,7 +99,7 @@ def facts(reports: Sequence[Report]) -> Rows:
 
 
 def repeated(cold: Report) -> dict[str, Any]:
-    """A wheel's build from nothing, then with the cache, then unchanged, then with a row added."""
+    """Measure a wheel's build from nothing, then with the cache, then unchanged, then with a row added."""
     cached = build(ROOT, cold.payload, "--fresh")
     unchanged = build(ROOT, cold.payload)
     added = row_added(cold.payload) if cold.payload in ROW else None
@@ -156,7 +156,7 @@ def build(root: Path, payload: str, *arguments: str) -> Report:
 
 
 def units(report: Report) -> Rows:
-    """The units of a build, the dearest first."""
+    """Return the units of a build, the dearest first."""
     return [
         {
             "unit": name,
@@ -172,7 +172,7 @@ def units(report: Report) -> Rows:
 
 
 def projections(reports: Sequence[Report]) -> Rows:
-    """Minutes for 1,000 variants like those of each payload."""
+    """Project the minutes for 1,000 variants like those of each payload."""
     return [
         {"1,000 variants like those of": report.payload}
         | {
@@ -184,7 +184,7 @@ def projections(reports: Sequence[Report]) -> Rows:
 
 
 def installing() -> Rows:
-    """From an index of ``dist/`` to a first result, and the import."""
+    """Measure the way from an index of ``dist/`` to a first result, and the import."""
     import torch
 
     with tempfile.TemporaryDirectory() as folder:

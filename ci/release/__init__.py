@@ -1,1 +1,1 @@
-"""Releasing: checks of wheels and of their evidence, the index, the hosted workflow."""
+"""Releases wheels: checks them and their evidence, writes an index of them and the workflow that publishes them."""

@@ -47,7 +47,7 @@ CHECKS: dict[str, Check] = {
 
 
 def faults(path: Path) -> tuple[Wheel | None, Faults]:
-    """A wheel and what each check says of it; no wheel where it cannot be opened."""
+    """Return a wheel and what each check says of it; no wheel where it cannot be opened."""
     try:
         wheel = Wheel.read(path)
     except WheelError as error:
@@ -59,7 +59,7 @@ def faults(path: Path) -> tuple[Wheel | None, Faults]:
 
 
 def listed(check: Check, wheel: Wheel, row: Row) -> list[str]:
-    """What a check says of a wheel, including that it cannot be done."""
+    """Return what a check says of a wheel, including that it cannot be done."""
     try:
         return list(check(wheel, row))
     except (tools.ToolError, CuobjdumpError) as error:
@@ -69,7 +69,7 @@ def listed(check: Check, wheel: Wheel, row: Row) -> list[str]:
 
 
 def disagreements(wheels: Sequence[Wheel]) -> list[str]:
-    """What wheels that belong together do not agree on: their version and the hash of their ABI."""
+    """Say where wheels that belong together disagree on their version or the hash of their ABI."""
     found = []
     versions = {str(wheel.version) for wheel in wheels}
     if len(versions) > 1:

@@ -31,7 +31,7 @@ Document = dict[str, Any]
 
 
 def tests(reports: Sequence[Path]) -> dict[str, dict[str, int]]:
-    """The outcomes of junit reports by test file and function."""
+    """Count the outcomes of junit reports by test file and function."""
     found: dict[str, Counter[str]] = {}
     for case in (case for report in reports for case in ElementTree.parse(report).getroot().iter("testcase")):
         name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '').partition('[')[0]}"
@@ -42,7 +42,7 @@ def tests(reports: Sequence[Path]) -> dict[str, dict[str, int]]:
 
 
 def written(options: argparse.Namespace) -> Document:
-    """Evidence of what was built and what was run.
+    """Return evidence of what was built and what was run.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def written(options: argparse.Namespace) -> Document:
 
 
 def built(payload: str, dist: Path) -> Document | None:
-    """The manifest of a payload's wheel in a folder, if one is there."""
+    """Read the manifest of a payload's wheel in a folder, if one is there."""
     paths = list(dist.glob(f"mla_kernels_{payload}-*.whl"))
     if not paths:
         return None
@@ -77,7 +77,7 @@ def built(payload: str, dist: Path) -> Document | None:
 
 
 def library_of(today: str, manifest: Document | None, compilers: Document) -> str | None:
-    """The hash of the library that sources of the hash ``today`` build, if a wheel tells it.
+    """Return the hash of the library that sources of the hash ``today`` build, if a wheel tells it.
 
     It does if it is of these sources, and the same compilers built it in the usual folder: others give other bytes.
     """
@@ -90,7 +90,7 @@ def library_of(today: str, manifest: Document | None, compilers: Document) -> st
 
 
 def difference(evidence: Document, today: str, manifest: Document | None) -> str:
-    """How evidence misses today's library; empty where it is of it. Without its wheel, the sources are compared."""
+    """Say how evidence misses today's library; nothing where it does not. Without a wheel, sources are compared."""
     tested, library = evidence["library_sha256"], library_of(today, manifest, evidence["compilers"])
     if library == tested or (library is None and evidence.get("sources_sha256") == today):
         return ""
@@ -99,7 +99,7 @@ def difference(evidence: Document, today: str, manifest: Document | None) -> str
 
 
 def verdict(evidence: Document, missed: str) -> tuple[bool, str]:
-    """Whether evidence may stay as it is, and what to tell of it."""
+    """Decide whether evidence may stay as it is, and say so in words."""
     name = f"{evidence['payload']}.json"
     stale = evidence.get("stale")
     if missed and stale:
@@ -116,7 +116,7 @@ def verdict(evidence: Document, missed: str) -> tuple[bool, str]:
 
 
 def check(folder: Path = EVIDENCE, dist: Path = DIST) -> int:
-    """Print a line for each piece of evidence; 1 where one of them may not stay as it is."""
+    """Print a line for each piece of evidence, and return 1 where one may not stay as it is."""
     right = True
     for path in sorted(folder.glob("*.json")):
         evidence = json.loads(path.read_text())

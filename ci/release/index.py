@@ -68,7 +68,7 @@ class Entry:
         return None if value is None else str(value)
 
     def json(self) -> dict[str, Any]:
-        """The file in the JSON of its project."""
+        """Describe the file in the JSON of its project."""
         metadata = {"sha256": sha256(self.metadata)}
         found = {
             "filename": self.filename,
@@ -81,7 +81,7 @@ class Entry:
         return found | ({"requires-python": self.requires_python} if self.requires_python else {})
 
     def html(self) -> str:
-        """The file in the page of its project."""
+        """Describe the file in the page of its project."""
         metadata = f"sha256={sha256(self.metadata)}"
         attributes = {
             "href": f"{quote(self.filename)}#sha256={sha256(self.data)}",
@@ -94,12 +94,12 @@ class Entry:
 
 
 def sha256(data: bytes) -> str:
-    """A digest in hexadecimal."""
+    """Return a digest in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def entries(folders: Iterable[Path]) -> dict[NormalizedName, list[Entry]]:
-    """The wheels that lie in ``folders``, by normalised name, oldest version first.
+    """Return the wheels that lie in ``folders``, by normalised name, oldest version first.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def entries(folders: Iterable[Path]) -> dict[NormalizedName, list[Entry]]:
 
 
 def files(projects: dict[NormalizedName, list[Entry]]) -> dict[str, bytes]:
-    """The whole index: the bytes of every file, by path."""
+    """Return the whole index: the bytes of every file, by path."""
     meta = {"api-version": "1.1"}
     links = "\n".join(f'<a href="{name}/">{name}</a><br>' for name in projects)
     root = {"meta": meta, "projects": [{"name": name} for name in projects]}
@@ -145,12 +145,12 @@ def files(projects: dict[NormalizedName, list[Entry]]) -> dict[str, bytes]:
 
 
 def page(title: str, links: str) -> bytes:
-    """An HTML page of the index."""
+    """Return an HTML page of the index."""
     return PAGE.format(title=escape(title), links=links).encode()
 
 
 def json_bytes(document: dict[str, Any]) -> bytes:
-    """A JSON document of the index."""
+    """Return a JSON document of the index."""
     return (json.dumps(document, indent=1) + "\n").encode()
 
 

@@ -1,4 +1,4 @@
-"""An index served on loopback, as HTML or also as JSON, with faults on demand; and a ``pip`` that sees nothing else."""
+"""Serves an index on loopback, as HTML or also as JSON, with faults on demand; and runs a ``pip`` that sees it only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JSON = "application/vnd.pypi.simple.v1+json"
 HTML = "application/vnd.pypi.simple.v1+html"
 
 Answer = tuple[int, str, bytes]
-"""Status, content type, body."""
+"""An answer is a status, a content type and a body."""
 
 
 class Server:
@@ -30,7 +30,7 @@ class Server:
         self.url = ""
 
     def answer(self, path: str, accept: str) -> Answer:
-        """What a static server with content negotiation answers."""
+        """Answer as a static server with content negotiation does."""
         file = self.folder / path.lstrip("/")
         kind = "application/octet-stream"
         if path.endswith("/"):
@@ -98,6 +98,6 @@ class Environment:
         return subprocess.run([self.python, *arguments], env=kept, capture_output=True, text=True, check=False)
 
     def files(self) -> dict[str, bytes]:
-        """Everything in site-packages but byte code."""
+        """Read everything in site-packages but byte code."""
         found = (path for path in self.site.rglob("*") if path.is_file() and path.suffix != ".pyc")
         return {path.relative_to(self.site).as_posix(): path.read_bytes() for path in found}

@@ -1,4 +1,4 @@
-"""A wheel, opened once: its names, its metadata and all its files."""
+"""Opens a wheel once, and holds its names, its metadata and all its files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 
 class WheelError(Exception):
-    """A wheel that cannot be used: which, why, and what to do about it."""
+    """A wheel cannot be used: the message says which, why, and what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Wheel:
         return self._headers("WHEEL")
 
     def values(self, field: str) -> list[str]:
-        """Every value of a METADATA field that may come several times."""
+        """Return every value of a METADATA field that may come several times."""
         return [str(value) for value in self.metadata.get_all(field, [])]
 
     @property

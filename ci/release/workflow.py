@@ -29,7 +29,7 @@ TRUST_WORK_TREE = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory"
 COMMENTS = {"container": " # zizmor: ignore[unpinned-images] cibuildwheel pins the digest"}
 
 Point = dict[str, str]
-"""One point of a job's matrix."""
+"""A job runs once for each point of its matrix, which is such a mapping."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ class Job:
 
 @cache
 def hosted() -> dict[str, Any]:
-    """The table of what is used to host the workflow."""
+    """Return the table of what is used to host the workflow."""
     found: dict[str, Any] = table()["hosted"]
     return found
 
 
 def matrix(name: str) -> str:
-    """An expression for a value of the matrix."""
+    """Return the expression for a value of the matrix."""
     return f"${{{{ matrix.{name} }}}}"
 
 
@@ -116,22 +116,22 @@ def download(pattern: str, path: str = "dist") -> Step:
 
 
 def machine(name: str) -> Point:
-    """A machine architecture with the runner that is one."""
+    """Return a machine architecture with the runner that has it."""
     return {"machine": name, "runner": hosted()["runners"][name]}
 
 
 def host() -> str:
-    """The runner of jobs that no machine matters to."""
+    """Return the runner of jobs for which the machine does not matter."""
     return str(hosted()["runners"]["x86_64"])
 
 
 def points(row: Row) -> list[Point]:
-    """A wheel on each machine."""
+    """Return a wheel once for each machine."""
     return [{"payload": row.payload, **machine(name)} for name in row.machines]
 
 
 def images() -> dict[str, str]:
-    """By machine, the image of the platform in ``[tool.cibuildwheel]``, with the digest that cibuildwheel pins."""
+    """Return for each machine the image that ``[tool.cibuildwheel]`` names, with the digest that cibuildwheel pins."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
     pinned = configparser.ConfigParser(inline_comment_prefixes="#")
     pinned.read_string((resources.files("cibuildwheel") / "resources" / "pinned_docker_images.cfg").read_text())
@@ -139,7 +139,7 @@ def images() -> dict[str, str]:
 
 
 def jobs() -> tuple[Job, ...]:
-    """Every job, in order."""
+    """Return every job, in order."""
     return (*building(), *judging(), *releasing())
 
 
@@ -214,7 +214,7 @@ def releasing() -> tuple[Job, ...]:
 
 
 def render() -> str:
-    """The text of the workflow."""
+    """Return the text of the workflow."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,

@@ -21,11 +21,11 @@ USAGE = re.compile(r"Function (?P<symbol>\S+):\s+(?P<usage>REG:.*)")
 FUNCTION = re.compile(r"\s+Function : (\S+)")
 INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/ +(.+?) *; +/\* (0x[0-9a-f]{16}) \*/")
 SECOND_HALF = re.compile(r"\s+/\* (0x[0-9a-f]{16}) \*/")
-"""Of the 128 bits of an instruction; the first half stands beside the text, the second on a line of its own."""
+"""An instruction has 128 bits: the first half stands beside the text, the second on a line of its own."""
 
 TENSOR_CORE = re.compile(r"\b(UTC[A-Z]*MMA|HGMMA|QGMMA|IGMMA)\b")
 WGMMA_GROUP = re.compile(r"\bHGMMA\b.*\bgsb0\b")
-"""An instruction of Hopper that ends a group. Where the compiler serialises them, with only a remark, each one does."""
+"""Such an instruction ends a group on Hopper; where the compiler serialises products, with only a remark, all do."""
 
 
 class CuobjdumpError(Exception):
@@ -80,7 +80,7 @@ class Kernel:
         return sum(WGMMA_GROUP.search(text) is not None for text in self.instructions)
 
     def as_dict(self) -> dict[str, Any]:
-        """What a manifest says of it; the C++ name follows from the symbol."""
+        """Return what a manifest says of it; the C++ name follows from the symbol."""
         numbers = ("registers", "shared_bytes", "stack_bytes", "tensor_core_instructions")
         return {name: getattr(self, name) for name in ("symbol", "cubin_sha256", *numbers)}
 
@@ -145,7 +145,7 @@ def read(path: Path, bin_dir: Path | None = None) -> DeviceCode:
 
 
 class _Tool:
-    """The programs, from one folder."""
+    """Runs ``cuobjdump`` and ``c++filt``."""
 
     def __init__(self, bin_dir: Path | None) -> None:
         path = os.environ.get("PATH", "")
@@ -178,12 +178,12 @@ class _Tool:
 
 
 def usages(text: str) -> Iterator[tuple[str, str]]:
-    """Symbols and what they take of a multiprocessor, in what ``cuobjdump -res-usage`` prints."""
+    """Find symbols and what they take of a multiprocessor, in what ``cuobjdump -res-usage`` prints."""
     return ((found["symbol"], found["usage"]) for found in USAGE.finditer(text))
 
 
 def instructions(text: str) -> dict[str, tuple[str, ...]]:
-    """The instructions of each symbol, in what ``cuobjdump -sass`` prints of one cubin."""
+    """Find the instructions of each symbol, in what ``cuobjdump -sass`` prints of one cubin."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines():

@@ -32,11 +32,15 @@ def main() -> None:
     parser.add_argument("--nvcc", type=Path, help="the CUDA compiler; cuobjdump and nvdisasm are beside it")
     parser.add_argument("--cuda-flags", default="")
     options = parser.parse_args()
-    (options.folder / "manifest.json").write_text(json.dumps(manifest(options), indent=1) + "\n", encoding="utf-8")
+    try:
+        told = manifest(options)
+    except cuobjdump.CuobjdumpError as error:
+        sys.exit(f"no manifest, because the library's machine code cannot be read: {error}")
+    (options.folder / "manifest.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def manifest(options: argparse.Namespace) -> dict[str, Any]:
-    """The manifest of the payload that the options name."""
+    """Return the manifest of the payload that the options name."""
     folder: Path = options.folder
     registry = json.loads((folder / "registry.json").read_text(encoding="utf-8"))
     library = folder / f"libmla_{options.payload}.so"
@@ -76,20 +80,20 @@ def require_kernels(found: VariantKernels) -> None:
 
 
 def file_facts(path: Path) -> dict[str, Any]:
-    """Size and hash of a file."""
+    """Return the size and the hash of a file."""
     data = path.read_bytes()
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def nvcc_version(nvcc: Path) -> str:
-    """Such as ``13.4.92``."""
+    """Return the version of ``nvcc``, such as ``13.4.92``."""
     told = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"V(\d+(?:\.\d+)+)", told)
     return found[1] if found else told.strip().splitlines()[-1]
 
 
 def commit_of(folder: Path) -> tuple[str | None, bool]:
-    """The git commit that the sources are of and whether they differ from it; ``None`` for an unpacked archive.
+    """Return the git commit of the sources and whether they differ from it; ``None`` for an unpacked archive.
 
     ``MLA_KERNELS_COMMIT`` says it for sources that were copied out of their repository: a hash, and ``-dirty``.
     """

@@ -35,7 +35,7 @@ HOW = {
 
 
 def part(name: str, compiler: str) -> Component:
-    """One part: a distribution that the build environment holds, or the compiler's C++ library."""
+    """Describe one part: a distribution that the build environment holds, or the compiler's C++ library."""
     of_compiler = name == "libstdc++"
     number = compiler if of_compiler else version(name)
     url = PackageURL("generic" if of_compiler else "pypi", name="gcc" if of_compiler else name, version=number)
@@ -51,7 +51,7 @@ def part(name: str, compiler: str) -> Component:
 
 
 def bom(project: str, number: str, linked: list[str], compiler: str) -> Bom:
-    """The bill of materials; equal inputs give equal bytes."""
+    """Return the bill of materials; equal inputs give equal bytes."""
     project = project.replace("_", "-")
     root = Component(
         name=project,

@@ -1,4 +1,4 @@
-"""A hash of the sources that a payload's library is built from, to be had without a compiler.
+"""Hashes the sources that a payload's library is built from; this needs no compiler.
 
 Libraries of equal sources, compilers and build folders are equal. Comments and layout do not count, and neither do
 headers that the payload does not include, the launcher, or other payloads.
@@ -16,12 +16,12 @@ COMMENT = {
     "c": re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL),
     "hash": re.compile(r"""(?:^|(?<=\s))#[^\n]*|("(?:\\.|[^"\\])*")"""),
 }
-"""Comments, and literals that may look as if one began in them, which are kept."""
+"""Literals are matched too, because a comment may seem to begin in one; they are kept."""
 HASH_SUFFIXES = (".cmake", ".toml", ".txt")
 
 
 def sources_sha256(package: Path, generated: Path, payload: str) -> str:
-    """The hash of what a payload is built from.
+    """Return the hash of what a payload is built from.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def sources_sha256(package: Path, generated: Path, payload: str) -> str:
 
 
 def _files(package: Path, generated: Path, payload: str) -> dict[str, Path]:
-    """The files by their path from the root: units and their headers, and what tells how to build them."""
+    """Return units, their headers and the build rules, by their path from the root."""
     csrc, own = package / "csrc", generated / payload
     on_gpu = (own / "pyproject.toml").exists()
     folders = [csrc / "common", csrc / payload, *([csrc / "cuda"] if on_gpu else [])]
@@ -55,7 +55,7 @@ def _files(package: Path, generated: Path, payload: str) -> dict[str, Path]:
 
 
 def _with_headers(units: Iterable[Path], folders: tuple[Path, ...]) -> Iterator[Path]:
-    """Units and all headers of ours that they include, one through another."""
+    """Find units and all headers of ours that they include, one through another."""
     pending, seen = list(units), set[Path]()
     while pending:
         path = pending.pop()
@@ -68,6 +68,6 @@ def _with_headers(units: Iterable[Path], folders: tuple[Path, ...]) -> Iterator[
 
 
 def _bare(path: Path) -> str:
-    """A file's text without comments, its layout levelled."""
+    """Return a file's text without comments, with single spaces for its layout."""
     comment = COMMENT["hash" if path.suffix in HASH_SUFFIXES else "c"]
     return " ".join(comment.sub(lambda found: found[1] or " ", path.read_text(encoding="utf-8")).split())

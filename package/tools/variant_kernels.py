@@ -1,4 +1,4 @@
-"""Which kernels of a library a variant launches, and what is wrong where it has none, or has lost its tensor cores."""
+"""Says which kernels of a library a variant launches, and where one is missing or has lost its tensor cores."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SHARED = {
     "schedule": ("decode",),  # Hopper's names until its kernels are renamed, as are the next one and SERVES["sparse"]
     "partials": ("decode",),
 }
-"""Namespaces of kernels that all variants of some ops launch."""
+"""All variants of these ops launch the kernels of such a namespace."""
 SERVES = {
     "sparse_decode": ("sparse_decode", "sparse_prefill"),
     "sparse": ("sparse_decode", "sparse_prefill"),
 }
-"""Ops whose kernels variants of other ops launch too, each those of its own traits."""
+"""Variants of these ops launch the kernels of such an op, each those of its own traits."""
 REDUCTION = "sm100"
-"""The namespace of the kernels around CUTLASS's reduction; ``merge_states`` has others of the same traits."""
+"""Kernels around CUTLASS's reduction lie in this folder; ``merge_states`` has others of the same traits."""
 
 OURS = re.compile(r"mla::(?P<folder>\w+)::(?P<place>\w+)::\w+(?:<(?P<arguments>.*)>)?\(")
 PARAMS = re.compile(r"mla::\w+::(\w+)::Params\b")
@@ -90,7 +90,7 @@ class VariantKernels:
         return [kernel for kernel in self.kernels if _place(kernel.name) in SHARED]
 
     def problems(self) -> Iterator[str]:
-        """Variants without a kernel, kernels without a variant, and products without tensor cores.
+        """Name variants without a kernel, kernels without a variant, and products without tensor cores.
 
         @pre The kernels are those of a whole library.
         """
@@ -104,7 +104,7 @@ class VariantKernels:
         yield from self.without_tensor_cores()
 
     def without_tensor_cores(self) -> Iterator[str]:
-        """Own kernels without a tensor-core instruction, of variants that must multiply on tensor cores."""
+        """Name own kernels without a tensor-core instruction, of variants that must multiply on tensor cores."""
         for variant in self.variants:
             for kernel in self.own[variant["name"]] if variant["tensor_cores"] else ():
                 if not kernel.tensor_core_instructions:
@@ -136,7 +136,7 @@ class VariantKernels:
 
 
 def _is_cutlass(variant: Variant, element: str, out: str, scheduler: str, is_async: str) -> bool:
-    """Whether a variant launches CUTLASS's MLA kernel of such types."""
+    """Tell whether a variant launches CUTLASS's MLA kernel of such types."""
     baked = variant["baked"]
     if variant["op"] not in ("decode", "sparse_decode") or baked["load"] not in ("tma", "cpasync", "gather"):
         return False
@@ -149,6 +149,6 @@ def _is_cutlass(variant: Variant, element: str, out: str, scheduler: str, is_asy
 
 
 def _place(name: str) -> str:
-    """The namespace of a kernel of ours; empty for another."""
+    """Return the namespace of a kernel of ours; nothing for another."""
     found = OURS.search(name)
     return found["place"] if found and "cutlass::" not in name.partition("(")[0] else ""

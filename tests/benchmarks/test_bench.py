@@ -24,7 +24,7 @@ from .imagined import CEILINGS, MACHINE, US, imagine, shell
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "docs" / "benchmarks"
-FIGURES = BENCHMARKS / "peers_h200.json"
+FIGURES = BENCHMARKS / "data" / "peers_h200.json"
 
 # A run without a GPU
 
@@ -334,8 +334,10 @@ def test_what_was_measured_is_shown_again(bench, tmp_path):
     assert (done.status, done.err) == (0, "")
     assert "FlashMLA" in done.out
     assert "![roofline](../p.png)" in written.read_text()
-    again = json.loads(written.with_suffix(".json").read_text())
-    assert json.loads(bench(f"--measured={written.with_suffix('.json')}", "--json").out) == again
+    data = written.parent / "data" / "page.json"
+    assert "[page.json](data/page.json)" in written.read_text()
+    again = json.loads(data.read_text())
+    assert json.loads(bench(f"--measured={data}", "--json").out) == again
     assert {peer["source"] for peer in again["rows"][0]["peers"]} == {"same run", "table figure"}
 
 
@@ -404,13 +406,12 @@ def test_an_arch_that_nothing_here_runs(bench, play, rediscover, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "path",
-    sorted(path for path in BENCHMARKS.glob("h200_*.json") if path.with_suffix(".md").exists()),
-    ids=lambda path: path.stem,
+    "name",
+    sorted(path.stem for path in BENCHMARKS.glob("data/h200_*.json") if (BENCHMARKS / f"{path.stem}.md").exists()),
 )
-def test_a_committed_page_is_what_its_measurements_say(path: Path) -> None:
-    measured = json.loads(path.read_text())
-    picture = path.with_suffix(".png")
+def test_a_committed_page_is_what_its_measurements_say(name: str) -> None:
+    data, picture = f"data/{name}.json", BENCHMARKS / f"{name}.png"
+    measured = json.loads((BENCHMARKS / data).read_text())
     assert picture.exists() or measured["op"] != "decode"
-    written = page.page(measured, data=path.name, picture=picture.name if picture.exists() else None)
-    assert path.with_suffix(".md").read_text() == written
+    written = page.page(measured, data=data, picture=picture.name if picture.exists() else None)
+    assert (BENCHMARKS / f"{name}.md").read_text() == written

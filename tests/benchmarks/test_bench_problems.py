@@ -12,7 +12,7 @@ from mla_kernels.bench.problems import SUITES, Problem, problems, shapes
 from mla_kernels.bench.tensors import Tensors
 from mla_kernels.errors import ValueRangeError
 
-FIGURES = Path(__file__).parents[2] / "docs" / "benchmarks" / "peers_h200.json"
+FIGURES = Path(__file__).parents[2] / "docs" / "benchmarks" / "data" / "peers_h200.json"
 CPU = torch.device("cpu")
 
 

@@ -29,7 +29,7 @@ from mla_kernels.errors import ValueRangeError
 
 from .imagined import COPY, US, imagine, shell
 
-FIGURES = Path(__file__).parents[2] / "docs" / "benchmarks" / "peers_h200_sparse.json"
+FIGURES = Path(__file__).parents[2] / "docs" / "benchmarks" / "data" / "peers_h200_sparse.json"
 CPU = torch.device("cpu")
 DECODE = SparseDecode("bf16", "fp8_ds_mla", 4, 2, 200, 48, q_len=2, page_size=16)
 PREFILL = SparsePrefill("bf16", 4, 5, 100, 32)
@@ -233,8 +233,8 @@ def test_the_command(measure, bench, monkeypatch, tmp_path, op, options, want: d
     assert told["op"] == op
     assert told["command"].startswith(f"python -m mla_kernels bench --op {op} --arch cpu")
     assert {name: told["rows"][0][name] for name in want} == want
-    assert json.loads((tmp_path / "page.json").read_text()) == told
-    again = bench(f"--op={op}", f"--measured={tmp_path / 'page.json'}", "--json")
+    assert json.loads((tmp_path / "data" / "page.json").read_text()) == told
+    again = bench(f"--op={op}", f"--measured={tmp_path / 'data' / 'page.json'}", "--json")
     assert json.loads(again.out) == told
 
 

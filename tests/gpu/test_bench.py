@@ -172,6 +172,6 @@ def test_command(measure: Any, arch: str, capsys: pytest.CaptureFixture[str], tm
     told = json.loads(capsys.readouterr().out)
     assert [row["batch"] for row in told["rows"]] == [1, 2]
     assert told["payload"]["library_sha256"]
-    assert json.loads((tmp_path / "page.json").read_text()) == told
+    assert json.loads((tmp_path / "data" / "page.json").read_text()) == told
     assert "# Dense decode" in (tmp_path / "page.md").read_text()
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")

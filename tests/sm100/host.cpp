@@ -8,8 +8,8 @@
 
 #include "common/status.h"
 #include "cuda/device.h"
+#include "sm100/cutlass_mla/split_heuristic.h"
 #include "sm100/decode/problem.h"
-#include "sm100/decode/splits.h"
 #include "sm100/sparse_decode/problem.h"
 
 namespace mla::sm100 {
@@ -46,27 +46,27 @@ void check(bool passed, const std::string& what) {
 }
 
 // Tiles of 128 tokens into at most `most` parts, none of them empty.
-static_assert(split_count(0, 8) == 0);
-static_assert(split_count(1, 8) == 1);
-static_assert(split_count(8, 8) == 8);
-static_assert(split_count(9, 8) == 5);   // parts of 2, the last of 1; 8 parts would leave 3 empty
-static_assert(split_count(10, 4) == 4);  // 3 3 3 1
-static_assert(split_count(10, 6) == 5);  // 2 2 2 2 2; 6 parts would leave one empty
-static_assert(split_count(64, 9) == 8);  // parts of 8; 9 parts would leave one empty
-static_assert(split_count(300, 256) == 150);
-static_assert(split_count(7, 1) == 1);
+static_assert(num_splits(0, 8) == 0);
+static_assert(num_splits(1, 8) == 1);
+static_assert(num_splits(8, 8) == 8);
+static_assert(num_splits(9, 8) == 5);   // parts of 2, the last of 1; 8 parts would leave 3 empty
+static_assert(num_splits(10, 4) == 4);  // 3 3 3 1
+static_assert(num_splits(10, 6) == 5);  // 2 2 2 2 2; 6 parts would leave one empty
+static_assert(num_splits(64, 9) == 8);  // parts of 8; 9 parts would leave one empty
+static_assert(num_splits(300, 256) == 150);
+static_assert(num_splits(7, 1) == 1);
 static_assert(tile_count(0) == 0 && tile_count(1) == 1 && tile_count(128) == 1);
 static_assert(tile_count(129) == 2);
 
 // 148 multiprocessors are 74 clusters.
-static_assert(most_splits(1, 148) == 74);
-static_assert(most_splits(2, 148) == 37);
-static_assert(most_splits(16, 148) == 4);
-static_assert(most_splits(37, 148) == 2);
-static_assert(most_splits(38, 148) == 1);
-static_assert(most_splits(74, 148) == 1);
-static_assert(most_splits(1000, 148) == 1);
-static_assert(most_splits(1, 1024) == 256);
+static_assert(num_splits_heuristic(1, 148) == 74);
+static_assert(num_splits_heuristic(2, 148) == 37);
+static_assert(num_splits_heuristic(16, 148) == 4);
+static_assert(num_splits_heuristic(37, 148) == 2);
+static_assert(num_splits_heuristic(38, 148) == 1);
+static_assert(num_splits_heuristic(74, 148) == 1);
+static_assert(num_splits_heuristic(1000, 148) == 1);
+static_assert(num_splits_heuristic(1, 1024) == 256);
 
 const Traits kTma = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::individual};
 const Traits kTmaPersistent = {DType::bf16, DType::bf16, DType::bf16, Load::tma,
@@ -114,8 +114,8 @@ template <class Change>
 void refuses(const Traits& traits, const char* argument, const char* says, const Change& change) {
   mla_decode_problem p = decode_problem();
   change(p);
-  Attention attention;
-  const Status status = decode::describe_all(p, traits, &attention);
+  AttentionProblem attention;
+  const Status status = describe_all(p, traits, &attention);
   const std::string message = status.ok() ? "accepted" : last_error();
   check(!status.ok() && message.rfind(std::string(argument) + "\n", 0) == 0 &&
             message.find(says) != std::string::npos,
@@ -123,22 +123,22 @@ void refuses(const Traits& traits, const char* argument, const char* says, const
 }
 
 template <class Change>
-Attention accepts(const Traits& traits, const Change& change) {
+AttentionProblem accepts(const Traits& traits, const Change& change) {
   mla_decode_problem p = decode_problem();
   change(p);
-  Attention attention = {};
-  const Status status = decode::describe_all(p, traits, &attention);
+  AttentionProblem attention = {};
+  const Status status = describe_all(p, traits, &attention);
   check(status.ok(), std::string("accepted problem; got: ") + (status.ok() ? "" : last_error()));
   return attention;
 }
 
 template <class Change>
 void needs(const Traits& traits, int64_t bytes, const Change& change) {
-  const Attention attention = accepts(traits, change);
-  Layout sizes = {};
-  check(layout(attention, &sizes).ok(), "layout");
-  check(sizes.bytes == bytes,
-        "workspace of " + std::to_string(bytes) + " bytes; got " + std::to_string(sizes.bytes));
+  const AttentionProblem attention = accepts(traits, change);
+  WorkspaceLayout layout = {};
+  check(lay_out(attention, &layout).ok(), "layout");
+  check(layout.bytes == bytes,
+        "workspace of " + std::to_string(bytes) + " bytes; got " + std::to_string(layout.bytes));
 }
 
 using Problem = mla_decode_problem;
@@ -191,7 +191,7 @@ void test_splits() {
                      p.max_splits = max_splits;
                      p.batch_invariant = invariant;
                    })
-        .shape.most_splits;
+        .shape.max_splits;
   };
   check(most(kTma, 1, 0, false) == 74, "one row takes every cluster");
   check(most(kTma, 16, 0, false) == 4, "16 rows take 4 clusters each");
@@ -237,7 +237,7 @@ void test_workspace() {
 }
 
 void test_scales() {
-  const Attention attention = accepts(kQuantised, [](Problem& p) {
+  const AttentionProblem attention = accepts(kQuantised, [](Problem& p) {
     p.softmax_scale = 0.5f;
     p.q_scale = 0.25f;
     p.kv_scale = 2;
@@ -262,20 +262,20 @@ void test_sparse() {
   p.page_size = 64;
   p.topk = 100;
   p.softmax_scale = p.q_scale = p.kv_scale = p.out_scale = 1;
-  Attention attention;
-  check(sparse_decode::describe_all(p, kCpasync, &attention).ok(), "a strided pool");
+  AttentionProblem attention;
+  check(describe_all(p, kCpasync, &attention).ok(), "a strided pool");
   check(attention.source.page_units == 70 && attention.source.token_units == 1 &&
             attention.kv.latent_stride_page == 576,
         "slots count in rows of the pool, gaps included");
-  Layout sizes;
-  check(layout(attention, &sizes).ok() && sizes.table_stride == 128, "a table of whole tiles");
+  WorkspaceLayout layout;
+  check(lay_out(attention, &layout).ok() && layout.table_stride == 128, "a table of whole tiles");
   p.kv_rope_stride_page = 64 * 576;
-  check(!sparse_decode::describe_all(p, kCpasync, &attention).ok(), "other proportions");
+  check(!describe_all(p, kCpasync, &attention).ok(), "other proportions");
   p.kv_latent_stride_page = p.kv_rope_stride_page = int64_t{1} << 38;
-  check(!sparse_decode::describe_all(p, kCpasync, &attention).ok(), "more units than 31 bits hold");
+  check(!describe_all(p, kCpasync, &attention).ok(), "more units than 31 bits hold");
   p.kv_latent_stride_page = p.kv_rope_stride_page = 70 * 576;
   p.attn_sink = at(0x1000);
-  check(!sparse_decode::describe_all(p, kCpasync, &attention).ok(), "a sink");
+  check(!describe_all(p, kCpasync, &attention).ok(), "a sink");
 }
 
 }  // namespace

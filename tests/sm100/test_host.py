@@ -12,7 +12,8 @@ def test_host(tmp_path: Path) -> None:
         tmp_path,
         "tests/sm100/host.cpp",
         "package/csrc/common/status.cpp",
-        "package/csrc/sm100/decode/attention.cpp",
+        "package/csrc/sm100/cutlass_mla/attention_problem.cpp",
+        "package/csrc/sm100/cutlass_mla/workspace.cpp",
         "package/csrc/sm100/decode/problem.cpp",
         "package/csrc/sm100/sparse_decode/problem.cpp",
     )

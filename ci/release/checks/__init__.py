@@ -1,1 +1,1 @@
-"""The checks of a wheel: each a function of a wheel and its row that yields what is wrong, in words."""
+"""The checks of a wheel: each is a function of a wheel and its row that yields what is wrong, in words."""

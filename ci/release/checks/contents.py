@@ -1,4 +1,4 @@
-"""What a wheel holds and says of itself: its tag, its record, its files, its licences, its requirements, its size."""
+"""Checks what a wheel holds and says of itself: tag, record, files, licences, requirements and size."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def record(wheel: Wheel, _: Row) -> Iterator[str]:
 
 
 def files(wheel: Wheel, row: Row) -> Iterator[str]:
-    """The package and its metadata, and of them neither byte code, nor sources, nor modules of another ABI."""
+    """The wheel holds the package and its metadata, but no byte code, sources or modules of another ABI."""
     for path in sorted(wheel.files):
         if path.split("/")[0] not in {row.package, wheel.info} or ".." in path.split("/"):
             yield f"{path} lies outside {row.package}"
@@ -79,7 +79,7 @@ def files(wheel: Wheel, row: Row) -> Iterator[str]:
 
 
 def licences(wheel: Wheel, _: Row) -> Iterator[str]:
-    """A licence expression, and every licence file that METADATA names, and no other (PEP 639)."""
+    """The wheel has a licence expression, and every licence file that METADATA names, and no other (PEP 639)."""
     if not wheel.metadata["License-Expression"]:
         yield "METADATA has no License-Expression"
     named = {f"{wheel.info}/licenses/{name}" for name in wheel.values("License-File")}

@@ -1,4 +1,4 @@
-"""What the shared libraries of a wheel bind to."""
+"""Checks what the shared libraries of a wheel bind to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MACHINE = {"x64": "x86_64", "AArch64": "aarch64"}
 
 @cache
 def policies() -> dict[str, dict[str, dict[str, set[str]]]]:
-    """Auditwheel's policies: by platform without its machine, then by machine, the versions allowed per prefix."""
+    """Return auditwheel's policies: by platform, then by machine, the versions that each prefix may have."""
     text = (resources.files("auditwheel") / "policy" / "manylinux-policy.json").read_text()
     return {
         name: {
@@ -35,7 +35,7 @@ def policies() -> dict[str, dict[str, dict[str, set[str]]]]:
 
 
 def versions(data: bytes) -> dict[str, set[str]]:
-    """The symbol versions that a library needs, by prefix: ``{"GLIBC": {"2.17", ...}}``."""
+    """Return the symbol versions that a library needs, by prefix: ``{"GLIBC": {"2.17", ...}}``."""
     found: dict[str, set[str]] = {}
     for section in ELFFile(io.BytesIO(data)).iter_sections():
         if isinstance(section, GNUVerNeedSection):

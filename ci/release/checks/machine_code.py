@@ -1,4 +1,4 @@
-"""The GPU code of a payload, held against its registry and its manifest. Needs ``cuobjdump`` on the path."""
+"""Checks the GPU code of a payload against its registry and its manifest; ``cuobjdump`` must be on the path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ci.rows import Row
 
 @cache
 def device_code(library: bytes) -> DeviceCode:
-    """The machine code of a library.
+    """Return the machine code of a library.
 
     Raises
     ------
@@ -34,14 +34,14 @@ def device_code(library: bytes) -> DeviceCode:
 
 
 def arch(wheel: Wheel, row: Row) -> Iterator[str]:
-    """Machine code for the registry's arch only, and no PTX that a driver would compile."""
+    """The library holds machine code for the registry's arch only, and no PTX that a driver would compile."""
     if row.core or row.library not in wheel.files:
         return
     name = document(wheel, row, "registry.json")["arch"]["name"].removeprefix("sm")
     code = device_code(wheel.files[row.library])
     for file in code.ptx:
         yield f"{row.library} holds PTX: {file}"
-    # cuobjdump does not tell a family's cubin from one of its first member: there the flags decide.
+    # cuobjdump does not tell a family's cubin from one of the family's first member, so the flags decide there.
     for found in sorted({cubin.arch for cubin in code.cubins} - {f"sm_{name.removesuffix('f')}"}):
         yield f"{row.library} holds machine code for {found}, the registry is for sm{name}"
     flags = document(wheel, row, "manifest.json").get("flags", {}).get("cuda", "")

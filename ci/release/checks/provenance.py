@@ -1,4 +1,4 @@
-"""What a wheel says of its build, held against the wheel: manifest.json and the SBOM."""
+"""Checks what a wheel says of its build, manifest.json and the SBOM, against the wheel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATIC_PARTS = {
 
 
 def document(wheel: Wheel, row: Row, name: str) -> dict[str, Any]:
-    """A JSON file of the payload's folder; empty where there is none."""
+    """Return a JSON file of the payload's folder; empty where there is none."""
     data = wheel.files.get(f"{row.folder}/{name}", b"{}")
     found: dict[str, Any] = json.loads(data)
     return found
@@ -80,7 +80,7 @@ def sbom(wheel: Wheel, row: Row) -> Iterator[str]:
 
 
 def cyclonedx_faults(data: bytes) -> Iterator[str]:
-    """What is wrong with a CycloneDX document."""
+    """Say what is wrong with a CycloneDX document."""
     try:
         schema = SchemaVersion.from_version(json.loads(data)["specVersion"])
         fault = JsonStrictValidator(schema).validate_str(data.decode())

@@ -1,4 +1,4 @@
-"""The programs that look at wheels: auditwheel, abi3audit, check-wheel-contents, twine and cuobjdump."""
+"""Runs the programs that look at wheels: auditwheel, abi3audit, check-wheel-contents and twine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEGACY = {"manylinux1": "2_5", "manylinux2010": "2_12", "manylinux2014": "2_17"}
 
 
 class ToolError(Exception):
-    """A program that is missing, or whose output is not what it should be."""
+    """A program is missing, or its output is not what it should be."""
 
 
 def run(tool: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -38,13 +38,13 @@ def run(tool: str, *arguments: str, cwd: Path | None = None) -> subprocess.Compl
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
-    """What a failed program printed, on one line."""
+    """Return what a failed program printed, on one line."""
     text = COLOUR.sub("", done.stdout + done.stderr)
     return " ".join(text.split())[-500:] or f"exit status {done.returncode}, no words"
 
 
 def glibc(platform: str) -> tuple[int, ...]:
-    """The GLIBC version of a platform, (2, 28) of ``manylinux_2_28_x86_64``; newer than any where it promises none."""
+    """Return the GLIBC version of a platform, (2, 28) of ``manylinux_2_28_x86_64``; the highest where it has none."""
     for name, version in LEGACY.items():
         platform = platform.replace(f"{name}_", f"manylinux_{version}_")
     found = re.match(r"manylinux_(\d+)_(\d+)_", platform)
@@ -89,7 +89,7 @@ def twine(wheel: Wheel, _: Row) -> Iterator[str]:
 
 
 def twine_faults(path: Path) -> Iterator[str]:
-    """What ``twine check --strict`` says of a wheel or an sdist."""
+    """Return what ``twine check --strict`` says of a wheel or an sdist."""
     done = run("twine", "check", "--strict", str(path))
     if done.returncode:
         yield words(done)

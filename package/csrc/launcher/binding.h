@@ -26,11 +26,11 @@ struct TensorBinding {
   const char* dtype;        // a trait ("q_dtype") or a fixed type ("int32")
   int32_t outer;            // number of outer dimensions
   int32_t dims[kMaxOuter];  // each an index into the op's dimensions
-  bool strided[kMaxOuter];  // has a stride field; otherwise innermost and contiguous
+  bool strided[kMaxOuter];  // whether a stride field exists; without one it is contiguous
   Row row;
   int32_t extent;
-  int32_t offset;       // of the pointer field (latent's); its stride fields follow it
-  int32_t rope_offset;  // of rope's pointer field, or -1
+  int32_t offset;       // of the (latent) pointer; its stride fields follow it
+  int32_t rope_offset;  // of rope's pointer, or -1
   bool optional;
   bool written;
 };
@@ -43,7 +43,7 @@ struct ScalarBinding {
   Kind kind;
   Check check;
   int32_t offset;
-  double preset;  // where a problem given by name leaves the scalar out
+  double preset;  // the value where a problem given by name leaves the scalar out
 };
 
 struct OpBinding {

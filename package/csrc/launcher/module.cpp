@@ -1,8 +1,8 @@
 // The extension module mla_kernels._launcher.
-#include "launcher/errors.h"
-#include "launcher/kernel.h"
-#include "launcher/payload.h"
-#include "launcher/python.h"
+#include "launcher/python/errors.h"
+#include "launcher/python/python.h"
+#include "launcher/types/kernel.h"
+#include "launcher/types/payload.h"
 #include "mla/bindings.h"
 
 namespace mla::launcher {

@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="cores to run on; by default all that the process may use")
     parser.add_argument("--repeats", type=int, help="by default 15 on a CPU, 7 replays on CUDA")
     parser.add_argument("--plot", metavar="PNG", help="draw the table; on CUDA the roofline")
-    parser.add_argument("--markdown", metavar="FILE", help="write a page, and beside it the JSON, on CUDA")
+    parser.add_argument("--markdown", metavar="FILE", help="write a page, and the JSON in data/ beside it, on CUDA")
     parser.add_argument("--peers", metavar="FILE", help="figures of peers from another run, labelled as such, on CUDA")
     parser.add_argument(
         "--measured", metavar="JSON", help="show what was measured on CUDA before, instead of measuring"
@@ -179,11 +179,14 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _write(document: Mapping[str, Any], path: Path, picture: str | None) -> None:
-    """Write a page, and its figures under the same name."""
-    data = path.with_suffix(".json")
+    """Write a page, and what was measured under the same name in ``data/`` beside it."""
+    data = path.parent / "data" / f"{path.stem}.json"
+    data.parent.mkdir(exist_ok=True)
     data.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
     beside = os.path.relpath(picture, path.parent) if picture else None
-    path.write_text(page.page(document, data=data.name, picture=beside), encoding="utf-8")
+    path.write_text(
+        page.page(document, data=data.relative_to(path.parent).as_posix(), picture=beside), encoding="utf-8"
+    )
 
 
 def _show(options: argparse.Namespace, document: object, rows: Sequence[report.Row]) -> None:

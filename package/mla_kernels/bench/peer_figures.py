@@ -33,7 +33,7 @@ def load(path: str) -> dict[str, Any]:
                 typed(us, float)
         typed(document["common"], dict)
     except BROKEN as error:
-        accepts = "a JSON file of machine, method, versions, common and cells, as docs/benchmarks/peers_h200.json"
+        accepts = "a JSON file of machine, method, versions, common and cells, as docs/benchmarks/data/peers_h200.json"
         raise ValueRangeError("peers", f"{path} ({error!r})", accepts) from error
     return document
 

@@ -9,8 +9,8 @@
 
 namespace mla::sm100 {
 
-struct Attention;
-struct Layout;
+struct AttentionProblem;
+struct WorkspaceLayout;
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Decode : cuda::Op<mla_decode_problem> {
@@ -21,10 +21,10 @@ struct Decode : cuda::Op<mla_decode_problem> {
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
   static Status prepare(int32_t device);
 
-  // The kernel over rows that are prepared in the workspace; sparse decode runs it too, and so does
-  // not compile it again.
-  static Status run(const Attention& attention, const Layout& layout, void* workspace,
-                    Stream stream);
+  // Runs the kernel over rows that are prepared in the workspace. Sparse decode calls it too, so
+  // that the kernel is compiled once.
+  static Status run(const AttentionProblem& attention, const WorkspaceLayout& layout,
+                    void* workspace, Stream stream);
 };
 
 }  // namespace mla::sm100

@@ -1,21 +1,20 @@
 #include "sm100/decode/problem.h"
 
 #include <algorithm>
-#include <limits>
 
+#include "common/arithmetic.h"
 #include "common/checks.h"
-#include "sm100/decode/splits.h"
+#include "sm100/cutlass_mla/split_heuristic.h"
 
-namespace mla::sm100::decode {
+namespace mla::sm100 {
 namespace {
 
 using Problem = mla_decode_problem;
 
-constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
-
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
-// A problem without sizes of a cache, as when a workspace is sized beforehand, is paged.
+// Returns whether KV has no pages. A problem without a cache, of which only a workspace is sized,
+// has them.
 bool is_contiguous(const Problem& p) { return p.block_table == nullptr && p.kv_latent != nullptr; }
 
 Status check_layout(const Problem& p, const Traits& traits) {
@@ -44,7 +43,8 @@ Status check_layout(const Problem& p, const Traits& traits) {
   return {};
 }
 
-RowSource source(const Problem& p) {
+// Returns what a row may attend to: the pages of its request up to its length.
+RowSource row_source(const Problem& p) {
   const bool contiguous = is_contiguous(p);
   const int64_t width = contiguous ? 1 : p.table_width;
   RowSource source = {};
@@ -64,7 +64,7 @@ RowSource source(const Problem& p) {
 
 }  // namespace
 
-Status describe(const Problem& p, const Traits& traits, Attention* attention) {
+Status describe(const Problem& p, const Traits& traits, AttentionProblem* attention) {
   MLA_TRY(check_extents(
       {{"num_pages", p.num_pages}, {"page_size", p.page_size}, {"table_width", p.table_width}}));
   MLA_TRY(check_layout(p, traits));
@@ -76,13 +76,8 @@ Status describe(const Problem& p, const Traits& traits, Attention* attention) {
     return Status::error(MLA_UNSUPPORTED, "kv_cache", text(p.num_pages, " pages of ", p.page_size),
                          "fewer than 2^31 of each");
   }
-  set_query(p.q_latent, {p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h}, p.q_rope,
-            {p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h}, traits.q, attention);
-  attention->source = source(p);
-  attention->results = {p.out,
-                        {p.out_stride_b, p.out_stride_s, p.out_stride_h},
-                        static_cast<float*>(p.lse),
-                        {p.lse_stride_b, p.lse_stride_s, p.lse_stride_h}};
+  set_query_and_results(p, traits, attention);
+  attention->source = row_source(p);
   attention->kv = {!is_contiguous(p),
                    p.kv_latent,
                    p.kv_rope,
@@ -96,10 +91,4 @@ Status describe(const Problem& p, const Traits& traits, Attention* attention) {
   return check_kv(attention->kv, traits.kv);
 }
 
-Status describe_all(const Problem& p, const Traits& traits, Attention* attention) {
-  MLA_TRY(describe(p, traits, attention));
-  MLA_TRY(set_scales({p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}, traits, attention));
-  return check_results(*attention);
-}
-
-}  // namespace mla::sm100::decode
+}  // namespace mla::sm100

@@ -1,15 +1,13 @@
 #pragma once
 
 #include "mla/abi.h"
-#include "sm100/decode/attention.h"
+#include "sm100/cutlass_mla/attention_problem.h"
 
-namespace mla::sm100::decode {
+namespace mla::sm100 {
 
-// Says a problem in the kernel's terms, apart from scales, and refuses what the kernel cannot do.
+// Describes a problem of dense decode apart from its scales, and refuses what the kernel cannot do.
 // Tensors may be absent.
-Status describe(const mla_decode_problem& problem, const Traits& traits, Attention* attention);
+Status describe(const mla_decode_problem& problem, const Traits& traits,
+                AttentionProblem* attention);
 
-// The same of a whole problem.
-Status describe_all(const mla_decode_problem& problem, const Traits& traits, Attention* attention);
-
-}  // namespace mla::sm100::decode
+}  // namespace mla::sm100

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cuda/launch.h"
-#include "sm100/decode/kernel.cuh"
+#include "sm100/cutlass_mla/kernel.cuh"
 #include "sm100/merge_states/merge_states.h"
 
 namespace mla::sm100 {

@@ -1,17 +1,16 @@
 #include "sm100/sparse_decode/problem.h"
 
-#include <limits>
+#include <algorithm>
 #include <numeric>
 
+#include "common/arithmetic.h"
 #include "common/checks.h"
 #include "mla/conversions.h"
 
-namespace mla::sm100::sparse_decode {
+namespace mla::sm100 {
 namespace {
 
 using Problem = mla_sparse_decode_problem;
-
-constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 
 Status check_absent(std::initializer_list<TensorData> tensors) {
   for (const TensorData& tensor : tensors) {
@@ -22,7 +21,8 @@ Status check_absent(std::initializer_list<TensorData> tensors) {
   return {};
 }
 
-// Slots of a cache, page * stride_page + offset * stride_token, as multiples of one stride.
+// The largest stride of which the strides of pages and tokens are multiples, so that a slot is a
+// page of one token, at page * `page` + offset * `token` strides.
 struct Unit {
   int64_t stride;
   int64_t page;
@@ -32,14 +32,16 @@ struct Unit {
 };
 
 Unit unit(int64_t stride_page, int64_t stride_token, const Problem& p) {
-  if (p.page_size <= 1) stride_token = stride_page;  // neither counts where there is one of it
+  // The stride of a dimension of one element does not count.
+  if (p.page_size <= 1) stride_token = stride_page;
   if (p.num_pages <= 1) stride_page = stride_token * p.page_size;
   const int64_t stride = std::gcd(stride_page, stride_token);
   if (stride == 0) return {kLatent, 0, 0};  // every slot is the same row
   return {stride, stride_page / stride, stride_token / stride};
 }
 
-Status set_paged(const Problem& p, Attention* attention) {
+// Sets KV as pages of one token each.
+Status set_paged(const Problem& p, AttentionProblem* attention) {
   const Unit latent = unit(p.kv_latent_stride_page, p.kv_latent_stride_token, p);
   const Unit rope = unit(p.kv_rope_stride_page, p.kv_rope_stride_token, p);
   if (!latent.counts_as(rope)) {
@@ -67,7 +69,7 @@ Status set_paged(const Problem& p, Attention* attention) {
 
 }  // namespace
 
-Status describe(const Problem& p, const Traits& traits, Attention* attention) {
+Status describe(const Problem& p, const Traits& traits, AttentionProblem* attention) {
   MLA_TRY(
       check_extents({{"num_pages", p.num_pages}, {"page_size", p.page_size}, {"topk", p.topk}}));
   MLA_TRY(check_absent({{"max_logits", p.max_logits, 0},
@@ -82,8 +84,7 @@ Status describe(const Problem& p, const Traits& traits, Attention* attention) {
   attention->device = p.device;
   attention->gathers = traits.load == Load::gather;
   MLA_TRY(set_shape({p.batch, p.q_len, p.num_heads, p.max_splits, false}, traits, attention));
-  set_query(p.q_latent, {p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h}, p.q_rope,
-            {p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h}, traits.q, attention);
+  set_query_and_results(p, traits, attention);
   RowSource& source = attention->source;
   source.entries = static_cast<const int32_t*>(p.indices);
   source.entries_stride_b = p.indices_stride_b;
@@ -98,23 +99,15 @@ Status describe(const Problem& p, const Traits& traits, Attention* attention) {
   source.page_size = 1;
   source.page_units = 1;
   source.fill = attention->gathers;
-  attention->results = {p.out,
-                        {p.out_stride_b, p.out_stride_s, p.out_stride_h},
-                        static_cast<float*>(p.lse),
-                        {p.lse_stride_b, p.lse_stride_s, p.lse_stride_h}};
   attention->has_tokens = slots > 0 && p.topk > 0;
   if (attention->gathers) return {};
   MLA_TRY(set_paged(p, attention));
   return check_kv(attention->kv, traits.kv);
 }
 
-Status describe_all(const Problem& p, const Traits& traits, Attention* attention) {
-  MLA_TRY(describe(p, traits, attention));
-  MLA_TRY(set_scales({p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}, traits, attention));
-  return check_results(*attention);
-}
+namespace sparse_decode {
 
-void read_gathered(const Layout& layout, void* workspace, Attention* attention) {
+void set_gathered_kv(const WorkspaceLayout& layout, void* workspace, AttentionProblem* attention) {
   uint16_t* const rows =
       reinterpret_cast<uint16_t*>(static_cast<char*>(workspace) + layout.gathered);
   const int64_t stride = layout.table_stride * kHeadDim;
@@ -129,12 +122,13 @@ void read_gathered(const Layout& layout, void* workspace, Attention* attention) 
                    static_cast<int32_t>(layout.table_stride)};
 }
 
-mla_gather_kv_problem gathering(const Problem& p, const Attention& attention, const Layout& layout,
-                                void* workspace) {
+mla_gather_kv_problem gather_problem(const Problem& p, const AttentionProblem& attention,
+                                     const WorkspaceLayout& layout, void* workspace) {
   uint16_t* const rows =
       reinterpret_cast<uint16_t*>(static_cast<char*>(workspace) + layout.gathered);
   return as_gather(p, row_arrays(attention, layout, workspace).table, rows, kHeadDim,
                    rows + kLatent, kHeadDim, attention.shape.rows * layout.table_stride);
 }
 
-}  // namespace mla::sm100::sparse_decode
+}  // namespace sparse_decode
+}  // namespace mla::sm100

@@ -1,24 +1,25 @@
 #pragma once
 
 #include "mla/abi.h"
-#include "sm100/decode/attention.h"
+#include "sm100/cutlass_mla/attention_problem.h"
+#include "sm100/cutlass_mla/workspace.h"
 
-namespace mla::sm100::sparse_decode {
+namespace mla::sm100 {
 
-// Says a problem in the kernel's terms, apart from scales, and refuses what the kernel cannot do.
-// Tensors may be absent.
+// Describes a problem of sparse decode apart from its scales, and refuses what the kernel cannot
+// do. Tensors may be absent.
 Status describe(const mla_sparse_decode_problem& problem, const Traits& traits,
-                Attention* attention);
+                AttentionProblem* attention);
 
-// The same of a whole problem.
-Status describe_all(const mla_sparse_decode_problem& problem, const Traits& traits,
-                    Attention* attention);
+namespace sparse_decode {
 
-// The gathered rows in the workspace become the KV of the attention.
-void read_gathered(const Layout& layout, void* workspace, Attention* attention);
+// Makes the rows that are gathered in the workspace the KV of the attention.
+void set_gathered_kv(const WorkspaceLayout& layout, void* workspace, AttentionProblem* attention);
 
-// What gathers the selected rows into the workspace.
-mla_gather_kv_problem gathering(const mla_sparse_decode_problem& problem,
-                                const Attention& attention, const Layout& layout, void* workspace);
+// Returns the problem of gather_kv that gathers the selected rows into the workspace.
+mla_gather_kv_problem gather_problem(const mla_sparse_decode_problem& problem,
+                                     const AttentionProblem& attention,
+                                     const WorkspaceLayout& layout, void* workspace);
 
-}  // namespace mla::sm100::sparse_decode
+}  // namespace sparse_decode
+}  // namespace mla::sm100

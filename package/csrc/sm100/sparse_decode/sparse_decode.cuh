@@ -9,33 +9,28 @@
 
 namespace mla::sm100 {
 
-// The dense op that computes it: gathered rows are contiguous, and of the type of Q.
+// The dense op that computes sparse attention: gathered rows are contiguous and of the type of Q.
 template <DType kQ, DType kOut, Load kLoad, Schedule kSchedule>
 using Dense = Decode<kQ, kQ, kOut, kLoad == Load::gather ? Load::tma : kLoad, kSchedule>;
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
-  Attention attention;
-  return sparse_decode::describe_all(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention);
+  AttentionProblem attention;
+  return describe_all(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
                                                                      int64_t* bytes) {
-  Attention attention;
-  MLA_TRY(sparse_decode::describe(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention));
-  Layout sizes;
-  MLA_TRY(layout(attention, &sizes));
-  *bytes = sizes.bytes;
-  return {};
+  return workspace_bytes(problem, {kQ, kKv, kOut, kLoad, kSchedule}, bytes);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
                                                              Buffer workspace, Stream stream) {
   using Kernel = Dense<kQ, kOut, kLoad, kSchedule>;
-  Attention attention;
-  MLA_TRY(sparse_decode::describe_all(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention));
+  AttentionProblem attention;
+  MLA_TRY(describe_all(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention));
   if (attention.shape.rows == 0) return {};
   const int64_t slots = saturating_product({problem.num_pages, problem.page_size});
   MLA_TRY(check_present({{"q", problem.q_latent, 1},
@@ -43,18 +38,18 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& prob
                          {"kv_cache", problem.kv_latent, slots},
                          {"indices", problem.indices, problem.topk},
                          {"out", problem.out, 1}}));
-  Layout sizes;
-  MLA_TRY(layout(attention, &sizes));
+  WorkspaceLayout layout;
+  MLA_TRY(lay_out(attention, &layout));
   const cuda::DeviceGuard guard(problem.device);
   MLA_TRY(guard.status());
   MLA_TRY(Kernel::prepare(problem.device));
-  MLA_TRY(launch_rows(attention, sizes, workspace.data, static_cast<cudaStream_t>(stream)));
+  MLA_TRY(launch_rows(attention, layout, workspace.data, static_cast<cudaStream_t>(stream)));
   if constexpr (kLoad == Load::gather) {
-    const auto gather = sparse_decode::gathering(problem, attention, sizes, workspace.data);
+    const auto gather = sparse_decode::gather_problem(problem, attention, layout, workspace.data);
     MLA_TRY((cuda::GatherKv<kKv, kQ>::launch(gather, {}, {}, stream)));
-    sparse_decode::read_gathered(sizes, workspace.data, &attention);
+    sparse_decode::set_gathered_kv(layout, workspace.data, &attention);
   }
-  return Kernel::run(attention, sizes, workspace.data, stream);
+  return Kernel::run(attention, layout, workspace.data, stream);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>

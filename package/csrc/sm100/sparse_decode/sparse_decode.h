@@ -9,7 +9,8 @@
 
 namespace mla::sm100 {
 
-// Dense decode over selected slots: as pages of one token, or gathered into bf16 rows.
+// Sparse decode is dense decode over the selected slots, as pages of one token or gathered into
+// bf16 rows.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : cuda::Op<mla_sparse_decode_problem> {
   static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));

@@ -1,0 +1,104 @@
+#include "launcher/arguments/scalar.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "launcher/python/errors.h"
+
+namespace mla::launcher {
+namespace {
+
+template <class T>
+void put(const ScalarBinding& binding, unsigned char* problem, T number) {
+  memcpy(problem + binding.offset, &number, sizeof number);
+}
+
+const char* check_text(Check check) {
+  switch (check) {
+    case Check::finite:
+      return "a finite float32";
+    case Check::positive:
+      return "an integer of at least 1";
+    case Check::flag:
+      return "True or False";
+    case Check::count:
+      return "an integer of at least 0";
+  }
+  return "";
+}
+
+bool refuse_number(mla_status status, const ScalarBinding& binding, PyObject* value, Ref cause) {
+  PyObject* got = status == MLA_DTYPE ? type_text(value) : PyObject_Repr(value);
+  return refuse(status, {binding.name}, got, PyUnicode_FromString(check_text(binding.check)),
+                std::move(cause));
+}
+
+bool read_float(const ScalarBinding& binding, PyObject* value, float* number) {
+  double wide;
+  if (PyFloat_Check(value)) {
+    wide = PyFloat_AsDouble(value);
+  } else if (PyLong_Check(value)) {
+    wide = PyLong_AsDouble(value);
+    if (wide == -1 && PyErr_Occurred()) {
+      Ref cause = take_exception();
+      return cause && refuse_number(MLA_RANGE, binding, value, std::move(cause));
+    }
+  } else {
+    return refuse_number(MLA_DTYPE, binding, value, Ref());
+  }
+  *number = static_cast<float>(wide);
+  return std::isfinite(*number) || refuse_number(MLA_RANGE, binding, value, Ref());
+}
+
+bool read_integer(const ScalarBinding& binding, PyObject* value, int64_t* number) {
+  if (!PyLong_Check(value)) return refuse_number(MLA_DTYPE, binding, value, Ref());
+  int overflow;
+  *number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  const int64_t min = binding.check == Check::positive ? 1 : 0;
+  const int64_t max = binding.check == Check::flag ? 1 : INT64_MAX;
+  if (overflow == 0 && *number >= min && *number <= max) return true;
+  return refuse_number(MLA_RANGE, binding, value, Ref());
+}
+
+}  // namespace
+
+bool read_scalar(const ScalarBinding& binding, const Limits& limits, PyObject* value,
+                 unsigned char* problem) {
+  if (binding.kind == Kind::float32) {
+    float number = 0;
+    if (!read_float(binding, value, &number)) return false;
+    put(binding, problem, number);
+    return true;
+  }
+  int64_t number = 0;
+  if (!read_integer(binding, value, &number)) return false;
+  if (!limits.contain(number)) {
+    return refuse(MLA_RANGE, {binding.name}, PyObject_Repr(value), limits.text());
+  }
+  if (binding.kind == Kind::int64) {
+    put(binding, problem, number);
+  } else {
+    put(binding, problem, static_cast<int32_t>(number));
+  }
+  return true;
+}
+
+bool read_count(const char* name, PyObject* value, int64_t max, int64_t* number) {
+  if (!read_integer({name, Kind::int64, Check::count, 0, 0}, value, number)) return false;
+  if (*number <= max) return true;
+  return refuse(MLA_RANGE, {name}, PyObject_Repr(value),
+                PyUnicode_FromFormat("at most %lld", static_cast<long long>(max)));
+}
+
+void preset_scalar(const ScalarBinding& binding, unsigned char* problem) {
+  switch (binding.kind) {
+    case Kind::float32:
+      return put(binding, problem, static_cast<float>(binding.preset));
+    case Kind::int32:
+      return put(binding, problem, static_cast<int32_t>(binding.preset));
+    case Kind::int64:
+      return put(binding, problem, static_cast<int64_t>(binding.preset));
+  }
+}
+
+}  // namespace mla::launcher

@@ -1,0 +1,224 @@
+#include "launcher/tensors/tensor.h"
+
+#include "launcher/tensors/exchange_api.h"
+
+namespace mla::launcher {
+namespace {
+
+bool is_cuda(int32_t device_type) { return device_type == dlpack::kCuda; }
+
+bool is_on(int32_t device_type, dlpack::Device device) {
+  return is_cuda(device_type) ? device.type == dlpack::kCuda || device.type == dlpack::kCudaManaged
+                              : device.type == dlpack::kCpu || device.type == dlpack::kCudaHost;
+}
+
+PyObject* device_text(int32_t type, int32_t id) {
+  if (is_on(dlpack::kCpu, {type, id})) return PyUnicode_FromString("cpu");
+  if (is_on(dlpack::kCuda, {type, id})) return PyUnicode_FromFormat("cuda:%d", int{id});
+  return PyUnicode_FromFormat("a device of DLPack type %d", int{type});
+}
+
+PyObject* device_type_text(int32_t type) {
+  return PyUnicode_FromString(is_cuda(type) ? "cuda" : "cpu");
+}
+
+// Reads __dlpack_device__. Returns false with an exception set where that fails.
+bool ask_device(PyObject* object, dlpack::Device* device) {
+  const Ref answer(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
+  if (!answer) return false;
+  if (!PyTuple_Check(answer.get())) {
+    PyErr_SetString(PyExc_TypeError, "__dlpack_device__ returns no tuple");
+    return false;
+  }
+  int type, id;
+  // The first element may be an enum that is no int.
+  const Ref number(PyTuple_Size(answer.get()) == 2 ? PyNumber_Long(PyTuple_GetItem(answer.get(), 0))
+                                                   : nullptr);
+  if (!number) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "__dlpack_device__ returns no pair");
+    return false;
+  }
+  type = static_cast<int>(PyLong_AsLong(number.get()));
+  if (PyErr_Occurred()) return false;
+  id = static_cast<int>(PyLong_AsLong(PyTuple_GetItem(answer.get(), 1)));
+  if (PyErr_Occurred()) return false;
+  *device = {type, id};
+  return true;
+}
+
+// Refuses a tensor that could not be exported, with the pending exception as the cause.
+bool refuse_export(PyObject* object, Argument argument, int32_t device_type) {
+  Ref cause = take_exception();
+  if (!cause) return false;
+  const Ref name(type_text(object));
+  if (!name) return false;
+  dlpack::Device device;
+  if (!ask_device(object, &device)) {
+    Ref unknown = take_exception();
+    if (!unknown) return false;
+    return refuse(MLA_DEVICE, argument, PyUnicode_FromFormat("%U (%S)", name.get(), unknown.get()),
+                  device_type_text(device_type), std::move(cause));
+  }
+  if (!is_on(device_type, device)) {
+    return refuse(MLA_DEVICE, argument, device_text(device.type, device.id),
+                  device_type_text(device_type), std::move(cause));
+  }
+  return refuse(MLA_DTYPE, argument, PyUnicode_FromFormat("%U (%S)", name.get(), cause.get()),
+                PyUnicode_FromString("a tensor that DLPack can export"), std::move(cause));
+}
+
+Ref export_capsule(PyObject* object, bool with_stream, void* stream) {
+  const Ref method(PyObject_GetAttrString(object, "__dlpack__"));
+  const Ref none(PyTuple_New(0)), keywords(PyDict_New());
+  const Ref version(Py_BuildValue("(ii)", 1, 0));
+  if (!method || !none || !keywords || !version) return Ref();
+  if (with_stream) {
+    // DLPack has no 0 for CUDA: 1 is the legacy default stream.
+    const Ref handle(stream == nullptr ? PyLong_FromLong(1) : PyLong_FromVoidPtr(stream));
+    if (!handle || PyDict_SetItemString(keywords.get(), "stream", handle.get()) < 0) return Ref();
+  }
+  if (PyDict_SetItemString(keywords.get(), "max_version", version.get()) < 0) return Ref();
+  Ref capsule(PyObject_Call(method.get(), none.get(), keywords.get()));
+  if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule;
+  PyErr_Clear();  // a producer from before DLPack 1.0 does not know max_version
+  if (PyDict_DelItemString(keywords.get(), "max_version") < 0) return Ref();
+  return Ref(PyObject_Call(method.get(), none.get(), keywords.get()));
+}
+
+bool view_capsule(PyObject* capsule, View* view) {
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    const auto* managed = static_cast<const dlpack::ManagedTensorVersioned*>(
+        PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (managed->version.major != dlpack::kMajor) return false;
+    view->tensor = managed->tensor;
+    view->read_only = (managed->flags & dlpack::kReadOnly) != 0;
+    return true;
+  }
+  if (!PyCapsule_IsValid(capsule, "dltensor")) return false;
+  const auto* managed =
+      static_cast<const dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+  view->tensor = managed->tensor;
+  view->read_only = false;
+  return true;
+}
+
+// Returns the bytes of all elements, or -1 where the tensor makes no sense or has more bytes than
+// an int64 counts.
+int64_t count_bytes(const dlpack::Tensor& tensor) {
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) return -1;
+  int64_t bytes = (int64_t{tensor.dtype.bits} * tensor.dtype.lanes + 7) / 8;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] < 0 || __builtin_mul_overflow(bytes, tensor.shape[i], &bytes)) return -1;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+PyObject* View::shape_text() const {
+  const int ndim = tensor.shape == nullptr || tensor.ndim < 0 ? 0 : tensor.ndim;
+  const Ref extents(PyList_New(ndim));
+  if (!extents) return nullptr;
+  for (int i = 0; i < ndim; ++i) {
+    PyObject* extent = PyLong_FromLongLong(tensor.shape[i]);
+    if (extent == nullptr || PyList_SetItem(extents.get(), i, extent) < 0) return nullptr;
+  }
+  return PyUnicode_FromFormat("shape %R", extents.get());
+}
+
+Call::~Call() {
+  for (int i = 0; i < num_capsules_; ++i) Py_DECREF(capsules_[i]);
+}
+
+bool Call::use_stream(PyObject* stream) {
+  if (stream == Py_None) return true;
+  if (!PyLong_Check(stream)) {
+    return refuse(MLA_DTYPE, {"stream"}, type_text(stream),
+                  PyUnicode_FromString("an integer handle or None"));
+  }
+  if (!is_cuda(device_type_)) return true;
+  stream_ = PyLong_AsVoidPtr(stream);
+  if (stream_ == nullptr && PyErr_Occurred()) {
+    Ref cause = take_exception();
+    return cause && refuse(MLA_RANGE, {"stream"}, PyObject_Str(stream),
+                           PyUnicode_FromString("an integer handle or None"), std::move(cause));
+  }
+  has_stream_ = true;
+  return true;
+}
+
+bool Call::use_device(int32_t ordinal) {
+  device_ = ordinal;
+  device_from_ = {"device"};
+  return true;
+}
+
+bool Call::settle_device(Argument argument, dlpack::Device device) {
+  if (!is_on(device_type_, device)) {
+    return refuse(MLA_DEVICE, argument, device_text(device.type, device.id),
+                  device_type_text(device_type_));
+  }
+  if (!is_cuda(device_type_)) return true;
+  if (device_ < 0) {
+    device_ = device.id;
+    device_from_ = argument;
+  }
+  if (device.id == device_) return true;
+  return refuse(MLA_DEVICE, argument, device_text(device.type, device.id),
+                PyUnicode_FromFormat("cuda:%d, as %s", int{device_}, device_from_.name));
+}
+
+bool Call::read_capsule(PyObject* object, Argument argument, View* view) {
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  if (!PyObject_HasAttrString(type, "__dlpack__")) {
+    return refuse(MLA_DTYPE, argument, type_text(object),
+                  PyUnicode_FromString("a tensor with __dlpack__"));
+  }
+  const bool with_stream = is_cuda(device_type_);
+  if (with_stream && !has_stream_) {
+    const Ref name(type_text(object));
+    return name && refuse(MLA_UNSUPPORTED, {"stream"}, PyUnicode_FromString("None"),
+                          PyUnicode_FromFormat(
+                              "an integer handle, because %s (%U) does not tell its current stream",
+                              argument.name, name.get()));
+  }
+  Ref capsule = export_capsule(object, with_stream, stream_);
+  if (!capsule) return refuse_export(object, argument, device_type_);
+  if (!view_capsule(capsule.get(), view)) {
+    const Ref name(type_text(object));
+    return name && refuse(MLA_DTYPE, argument,
+                          PyUnicode_FromFormat("%U with an unknown __dlpack__", name.get()),
+                          PyUnicode_FromString("a tensor of DLPack 0 or 1"));
+  }
+  capsules_[num_capsules_++] = capsule.release();
+  return check_device(argument, view->tensor.device);
+}
+
+bool Call::read(PyObject* object, Argument argument, View* view) {
+  const dlpack::ExchangeApi* api = exchange_api(Py_TYPE(object));
+  if (api == nullptr) {
+    if (!read_capsule(object, argument, view)) return false;
+  } else {
+    if (api->export_tensor(object, &view->tensor) != 0) {
+      return refuse_export(object, argument, device_type_);
+    }
+    view->read_only = false;
+    if (!check_device(argument, view->tensor.device)) return false;
+    if (is_cuda(device_type_) && !has_stream_) {
+      if (api->current_work_stream(dlpack::kCuda, device_, &stream_) != 0) return false;
+      has_stream_ = true;
+    }
+  }
+  view->bytes = count_bytes(view->tensor);
+  if (view->bytes < 0) {
+    return refuse(MLA_SHAPE, argument, view->shape_text(),
+                  PyUnicode_FromString("at most 2^63 - 1 bytes"));
+  }
+  if (view->bytes > 0 && view->tensor.data == nullptr) {
+    return refuse(MLA_DEVICE, argument, PyUnicode_FromString("a tensor without memory"),
+                  device_type_text(device_type_));
+  }
+  return true;
+}
+
+}  // namespace mla::launcher

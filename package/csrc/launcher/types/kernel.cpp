@@ -1,0 +1,337 @@
+#include "launcher/types/kernel.h"
+
+#include <cstring>
+#include <iterator>
+
+#include "launcher/arguments/problem.h"
+#include "mla/formats.h"
+
+namespace mla::launcher {
+namespace {
+
+struct Kernel {
+  PyObject_HEAD Payload* payload;
+  int64_t variant;
+  Spec spec;
+};
+
+PyTypeObject* kernel_type;
+
+bool check(const Kernel& kernel, mla_status status) {
+  return status == MLA_OK || refuse_status(status, kernel.payload->functions.last_error());
+}
+
+// Runs a function while other threads may use the interpreter. Tensors stay alive, because the
+// caller holds the arguments.
+template <class Function>
+mla_status run_unlocked(Function function) {
+  PyThreadState* state = PyEval_SaveThread();
+  const mla_status status = function();
+  PyEval_RestoreThread(state);
+  return status;
+}
+
+using SizeFunction = mla_status (*)(int64_t, const void*, int64_t*);
+
+bool ask_size(const Kernel& kernel, SizeFunction size, Problem& problem, int64_t* bytes) {
+  return check(kernel, size(kernel.variant, problem.data(), bytes));
+}
+
+PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  const auto& kernel = *reinterpret_cast<const Kernel*>(self);
+  const OpBinding& op = *kernel.spec.op;
+  const int expected = op.num_tensors + op.num_scalars + 3;
+  if (count != expected) {
+    return PyErr_Format(PyExc_TypeError, "launch of %s takes %d arguments, not %zd", op.name,
+                        expected, count);
+  }
+  PyObject* const* scalars = arguments + op.num_tensors;
+  PyObject* const* rest = scalars + op.num_scalars;
+  Problem problem(kernel.spec);
+  if (!problem.use_stream(rest[2])) return nullptr;
+  for (int i = 0; i < op.num_tensors; ++i) {
+    if (!problem.set_tensor(i, arguments[i])) return nullptr;
+  }
+  for (int i = 0; i < op.num_scalars; ++i) {
+    if (!problem.set_scalar(i, scalars[i])) return nullptr;
+  }
+  const Functions& payload = kernel.payload->functions;
+  Buffer plan, workspace;
+  int64_t plan_bytes = 0, workspace_bytes = 0;
+  if (!problem.read_buffer("plan", rest[0], false, &plan) ||
+      !problem.read_buffer("workspace", rest[1], true, &workspace) ||
+      !ask_size(kernel, payload.plan_size, problem, &plan_bytes) ||
+      !ask_size(kernel, payload.workspace_size, problem, &workspace_bytes)) {
+    return nullptr;
+  }
+  if ((plan.given && !check_size("plan", plan, plan_bytes)) ||
+      (workspace.given && !check_size("workspace", workspace, workspace_bytes))) {
+    return nullptr;
+  }
+  const long long lacks_plan = plan.given ? 0 : plan_bytes;
+  const long long lacks_workspace = workspace.given ? 0 : workspace_bytes;
+  if (lacks_plan > 0 || lacks_workspace > 0) {
+    return Py_BuildValue("(LL)", lacks_plan, lacks_workspace);
+  }
+  const mla_status status = run_unlocked([&] {
+    return payload.launch(kernel.variant, problem.data(), plan.data, plan.bytes, workspace.data,
+                          workspace.bytes, problem.stream());
+  });
+  if (!check(kernel, status)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// Returns a copy that nobody else changes, so that the tensors in it live as long as it does.
+Ref own(PyObject* mapping) {
+  Ref copy(PyDict_New());
+  return copy && PyDict_Update(copy.get(), mapping) == 0 ? std::move(copy) : Ref();
+}
+
+PyObject* query_size(PyObject* self, PyObject* mapping, SizeFunction size) {
+  const auto& kernel = *reinterpret_cast<const Kernel*>(self);
+  const Ref arguments = own(mapping);
+  Problem problem(kernel.spec);
+  int64_t bytes = 0;
+  if (!arguments || !problem.set_by_name(arguments.get()) ||
+      !ask_size(kernel, size, problem, &bytes)) {
+    return nullptr;
+  }
+  return PyLong_FromLongLong(bytes);
+}
+
+PyObject* kernel_workspace_size(PyObject* self, PyObject* problem) {
+  const auto* kernel = reinterpret_cast<const Kernel*>(self);
+  return query_size(self, problem, kernel->payload->functions.workspace_size);
+}
+
+PyObject* kernel_plan_size(PyObject* self, PyObject* problem) {
+  const auto* kernel = reinterpret_cast<const Kernel*>(self);
+  return query_size(self, problem, kernel->payload->functions.plan_size);
+}
+
+PyObject* kernel_can_run(PyObject* self, PyObject* mapping) {
+  const auto& kernel = *reinterpret_cast<const Kernel*>(self);
+  const Ref arguments = own(mapping);
+  Problem problem(kernel.spec);
+  if (!arguments || !problem.set_by_name(arguments.get()) ||
+      !check(kernel, kernel.payload->functions.can_run(kernel.variant, problem.data()))) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* kernel_plan(PyObject* self, PyObject* positional, PyObject* keywords) {
+  static char problem_keyword[] = "problem", out_keyword[] = "out", stream_keyword[] = "stream";
+  static char* names[] = {problem_keyword, out_keyword, stream_keyword, nullptr};
+  PyObject *mapping, *out, *stream = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(positional, keywords, "OO|O:plan", names, &mapping, &out,
+                                   &stream)) {
+    return nullptr;
+  }
+  const auto& kernel = *reinterpret_cast<const Kernel*>(self);
+  const Functions& payload = kernel.payload->functions;
+  const Ref arguments = own(mapping);
+  Problem problem(kernel.spec);
+  Buffer plan;
+  int64_t bytes = 0;
+  if (!arguments || !problem.use_stream(stream) || !problem.set_by_name(arguments.get()) ||
+      !problem.read_buffer("out", out, true, &plan) ||
+      !ask_size(kernel, payload.plan_size, problem, &bytes) || !check_size("out", plan, bytes)) {
+    return nullptr;
+  }
+  const mla_status status = run_unlocked([&] {
+    return payload.plan(kernel.variant, problem.data(), plan.data, plan.bytes, problem.stream());
+  });
+  if (!check(kernel, status)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* kernel_prepare(PyObject* self, PyObject* device) {
+  const auto& kernel = *reinterpret_cast<const Kernel*>(self);
+  const long ordinal = PyLong_AsLong(device);
+  if (ordinal == -1 && PyErr_Occurred()) return nullptr;
+  if (ordinal < 0 || ordinal > INT32_MAX) {
+    refuse(MLA_RANGE, {"device"}, PyObject_Repr(device), PyUnicode_FromString("an ordinal"));
+    return nullptr;
+  }
+  const mla_status status = run_unlocked([&] {
+    return kernel.payload->functions.prepare(kernel.variant, static_cast<int32_t>(ordinal));
+  });
+  if (!check(kernel, status)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+void kernel_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  Py_XDECREF(reinterpret_cast<PyObject*>(reinterpret_cast<Kernel*>(self)->payload));
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+bool find_variant(const Payload& payload, const char* name, Kernel* kernel) {
+  int64_t count = 0;
+  const mla_variant* variants = payload.functions.registry(&count);
+  for (int64_t i = 0; i < count; ++i) {
+    if (strcmp(variants[i].name, name) != 0) continue;
+    kernel->variant = i;
+    kernel->spec.op = &kOps[variants[i].op];
+    return true;
+  }
+  return refuse_payload(PyUnicode_FromFormat("%U has no variant %s", payload.path, name));
+}
+
+// A width that is left out is the default one.
+bool read_width(PyObject* traits, const char* name, int* width) {
+  if (PyMapping_HasKeyString(traits, name) == 0) return true;
+  const Ref value(PyMapping_GetItemString(traits, name));
+  const long number = value ? PyLong_AsLong(value.get()) : -1;
+  if (number == -1 && PyErr_Occurred()) return false;
+  *width = static_cast<int>(number);
+  return true;
+}
+
+bool find_format(PyObject* traits, Spec* spec) {
+  spec->format = nullptr;
+  if (PyMapping_HasKeyString(traits, "kv_dtype") == 0) return true;
+  int d_qk = kHeadDim, d_v = kLatent;
+  const Ref value(PyMapping_GetItemString(traits, "kv_dtype"));
+  const char* name = value ? PyUnicode_AsUTF8AndSize(value.get(), nullptr) : nullptr;
+  if (name == nullptr || !read_width(traits, "d_qk", &d_qk) || !read_width(traits, "d_v", &d_v)) {
+    return false;
+  }
+  for (const CacheFormat& format : kCacheFormats) {
+    if (strcmp(format.name, name) != 0 || format.d_qk != d_qk || format.d_v != d_v) continue;
+    spec->format = &format;
+    return true;
+  }
+  PyErr_Format(PyExc_ValueError, "no cache has kv_dtype '%s', d_qk %d and d_v %d", name, d_qk, d_v);
+  return false;
+}
+
+bool find_types(PyObject* traits, Spec* spec) {
+  for (int i = 0; i < spec->op->num_tensors; ++i) {
+    const char* name = spec->op->tensors[i].dtype;
+    spec->types[i] = element_type(name);
+    if (spec->types[i] != nullptr) continue;
+    if (strcmp(name, "kv_dtype") == 0 && spec->format != nullptr) {
+      spec->types[i] = cache_type(*spec->format);
+      continue;
+    }
+    const Ref value(PyMapping_GetItemString(traits, name));
+    const char* dtype = value ? PyUnicode_AsUTF8AndSize(value.get(), nullptr) : nullptr;
+    if (dtype == nullptr) return false;
+    spec->types[i] = element_type(dtype);
+    if (spec->types[i] == nullptr) {
+      PyErr_Format(PyExc_ValueError, "%s has the unknown dtype '%s'", name, dtype);
+      return false;
+    }
+  }
+  return true;
+}
+
+Limits* find_limits(Spec* spec, const char* name) {
+  const OpBinding& op = *spec->op;
+  for (int i = 0; i < op.num_dims; ++i) {
+    if (strcmp(op.dims[i], name) == 0) return &spec->limits[i];
+  }
+  for (int i = 0; i < op.num_scalars; ++i) {
+    const ScalarBinding& scalar = op.scalars[i];
+    if (scalar.kind == Kind::int64 && strcmp(scalar.name, name) == 0) {
+      return &spec->scalar_limits[i];
+    }
+  }
+  return nullptr;
+}
+
+bool read_limit(PyObject* name, PyObject* value, Spec* spec) {
+  long long min, max, multiple_of;
+  const char* dim = PyUnicode_AsUTF8AndSize(name, nullptr);
+  if (dim == nullptr || !PyArg_ParseTuple(value, "LLL:limits", &min, &max, &multiple_of)) {
+    return false;
+  }
+  Limits* limits = find_limits(spec, dim);
+  if (limits == nullptr) {
+    PyErr_Format(PyExc_ValueError, "%s has no dimension or integer '%s'", spec->op->name, dim);
+    return false;
+  }
+  if (min < 0 || max < min || multiple_of < 1) {
+    PyErr_Format(PyExc_ValueError, "the limits of %s are no range: %R", dim, value);
+    return false;
+  }
+  *limits = {min, max, multiple_of};
+  return true;
+}
+
+bool read_limits(PyObject* limits, Spec* spec) {
+  for (Limits& unlimited : spec->limits) unlimited = Limits();
+  for (Limits& unlimited : spec->scalar_limits) unlimited = Limits();
+  const Ref copy = own(limits);
+  PyObject *name, *value;
+  Py_ssize_t position = 0;
+  while (copy && PyDict_Next(copy.get(), &position, &name, &value)) {
+    if (!read_limit(name, value, spec)) return false;
+  }
+  return static_cast<bool>(copy);
+}
+
+bool find_device(const char* device, Spec* spec) {
+  const bool is_cuda = strcmp(device, "cuda") == 0;
+  spec->device_type = is_cuda ? dlpack::kCuda : dlpack::kCpu;
+  if (is_cuda || strcmp(device, "cpu") == 0) return true;
+  PyErr_Format(PyExc_ValueError, "device is 'cpu' or 'cuda', not '%s'", device);
+  return false;
+}
+
+PyCFunction untyped(void (*function)()) { return reinterpret_cast<PyCFunction>(function); }
+
+PyMethodDef methods[] = {
+    {"launch", untyped(reinterpret_cast<void (*)()>(kernel_launch)), METH_FASTCALL, nullptr},
+    {"plan", untyped(reinterpret_cast<void (*)()>(kernel_plan)), METH_VARARGS | METH_KEYWORDS,
+     nullptr},
+    {"plan_size", kernel_plan_size, METH_O, nullptr},
+    {"workspace_size", kernel_workspace_size, METH_O, nullptr},
+    {"can_run", kernel_can_run, METH_O, nullptr},
+    {"prepare", kernel_prepare, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(kernel_dealloc)},
+    {Py_tp_methods, methods},
+    {0, nullptr},
+};
+
+PyType_Spec type_spec = {"mla_kernels._launcher.Kernel", sizeof(Kernel), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+}  // namespace
+
+PyTypeObject* make_kernel_type() {
+  kernel_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&type_spec));
+  return kernel_type;
+}
+
+PyObject* make_kernel(Payload* payload, PyObject* positional, PyObject* keywords) {
+  static char name_keyword[] = "name", traits_keyword[] = "traits", limits_keyword[] = "limits",
+              device_keyword[] = "device";
+  static char* names[] = {name_keyword, traits_keyword, limits_keyword, device_keyword, nullptr};
+  const char *name, *device;
+  PyObject *traits, *limits;
+  if (!PyArg_ParseTupleAndKeywords(positional, keywords, "sOOs:kernel", names, &name, &traits,
+                                   &limits, &device)) {
+    return nullptr;
+  }
+  Ref self(PyType_GenericAlloc(kernel_type, 0));
+  if (!self) return nullptr;
+  auto* kernel = reinterpret_cast<Kernel*>(self.get());
+  if (!find_variant(*payload, name, kernel) || !find_format(traits, &kernel->spec) ||
+      !find_types(traits, &kernel->spec) || !read_limits(limits, &kernel->spec) ||
+      !find_device(device, &kernel->spec)) {
+    return nullptr;
+  }
+  Py_INCREF(reinterpret_cast<PyObject*>(payload));
+  kernel->payload = payload;
+  return self.release();
+}
+
+}  // namespace mla::launcher

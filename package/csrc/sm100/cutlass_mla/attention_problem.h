@@ -1,0 +1,102 @@
+// A dense or sparse decode in the terms of CUTLASS example 77, and what both refuse alike.
+#pragma once
+
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "common/status.h"
+#include "cuda/traits.h"
+#include "sm100/cutlass_mla/batch_rows.h"
+
+namespace mla::sm100 {
+
+using Traits = cuda::Traits;
+
+// KV as the kernel sees it: pages, or batch rows of `page_size` tokens each. Strides are in
+// elements.
+struct KvView {
+  bool paged;
+  const void* latent;
+  const void* rope;
+  int64_t latent_stride_page;
+  int64_t latent_stride_token;
+  int64_t rope_stride_page;
+  int64_t rope_stride_token;
+  int64_t page_count;
+  int32_t page_size;
+};
+
+struct AttentionProblem {
+  int32_t device;
+  int32_t sm_count;
+  RowShape shape;
+  RowSource source;
+  QueryPacking query;
+  RowResults results;
+  KvView kv;
+  float softmax_scale;
+  float out_scale;
+  bool has_tokens;  // some row may have one
+  bool gathers;     // KV is gathered into bf16 rows, as many tokens a batch row as its table has
+};
+
+struct Sizes {
+  int64_t batch;
+  int64_t q_len;
+  int64_t num_heads;
+  int64_t max_splits;
+  bool batch_invariant;
+};
+
+// Sets the shape, and the splits that the device has room for.
+//
+// @pre `attention->device` is set.
+Status set_shape(const Sizes& sizes, const Traits& traits, AttentionProblem* attention);
+
+struct Scales {
+  float softmax;
+  float q;
+  float kv;
+  float out;
+};
+
+// Folds the scales of Q and KV into those of the logits and of the output.
+Status set_scales(const Scales& scales, const Traits& traits, AttentionProblem* attention);
+
+// Sets Q, from views [batch, token, head] of latent and rope with strides in elements.
+void set_query(const void* latent, const int64_t (&latent_stride)[3], const void* rope,
+               const int64_t (&rope_stride)[3], DType dtype, AttentionProblem* attention);
+
+// Sets Q and the results from a problem of the ABI, dense or sparse.
+template <class Problem>
+void set_query_and_results(const Problem& p, const Traits& traits, AttentionProblem* attention) {
+  set_query(p.q_latent, {p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h}, p.q_rope,
+            {p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h}, traits.q, attention);
+  attention->results = {p.out,
+                        {p.out_stride_b, p.out_stride_s, p.out_stride_h},
+                        static_cast<float*>(p.lse),
+                        {p.lse_stride_b, p.lse_stride_s, p.lse_stride_h}};
+}
+
+// Refuses addresses and strides that cannot be copied 16 bytes at a time. Absent tensors pass.
+Status check_kv(const KvView& kv, DType dtype);
+
+// Refuses an `out` that the kernel cannot write in place where it would have to.
+Status check_results(const AttentionProblem& attention);
+
+// Describes a problem of the ABI, dense or sparse, with its scales, and refuses what the kernel
+// cannot do. An overload of `describe` does all but the scales.
+template <class Problem>
+Status describe_all(const Problem& p, const Traits& traits, AttentionProblem* attention) {
+  MLA_TRY(describe(p, traits, attention));
+  MLA_TRY(set_scales({p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}, traits, attention));
+  return check_results(*attention);
+}
+
+// Whether the kernel can read Q where it is.
+bool reads_query_in_place(const AttentionProblem& attention);
+
+// Whether the kernel can write LSE where it belongs.
+bool writes_lse_in_place(const AttentionProblem& attention);
+
+}  // namespace mla::sm100

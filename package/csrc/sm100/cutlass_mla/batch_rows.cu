@@ -1,0 +1,206 @@
+#include <cmath>
+
+#include "common/arithmetic.h"
+#include "common/dtype.h"
+#include "cuda/device.h"
+#include "sm100/cutlass_mla/batch_rows.h"
+#include "sm100/cutlass_mla/split_heuristic.h"
+
+namespace mla::sm100 {
+namespace batch_rows {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kHeadsPerBlock = 8;  // heads whose queries or results a block copies
+
+// Returns how many tokens or entries a row may attend to.
+__device__ int32_t row_limit(const RowShape& shape, const RowSource& source, int64_t b, int64_t s) {
+  int64_t tokens = source.capacity;
+  if (source.lengths != nullptr) {
+    const int64_t stated =
+        source.lengths[b * source.lengths_stride_b + s * source.lengths_stride_s];
+    tokens = min(max(stated, int64_t{0}), source.capacity);
+  }
+  if (source.causal) tokens = max(tokens - (shape.q_len - 1 - s), int64_t{0});
+  return static_cast<int32_t>(tokens);
+}
+
+// Moves the entries that exist to the front in their order, and pads the last tile with one of
+// them, because the kernel loads whole tiles. Returns the tokens that are left.
+__device__ int32_t compact(const RowSource& source, const int32_t* entries, int32_t tokens,
+                           int32_t* table, int64_t table_stride) {
+  __shared__ int32_t warp_counts[kWarps];
+  __shared__ int32_t lost_tokens;
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const int32_t used = ceil_div(tokens, source.entry_tokens);
+  if (threadIdx.x == 0) lost_tokens = 0;
+  int32_t kept = 0;
+  for (int32_t first = 0; first < used; first += kThreads) {
+    const int32_t i = first + static_cast<int32_t>(threadIdx.x);
+    const int64_t entry = i < used ? entries[i] : -1;
+    const bool present = entry >= 0 && entry < source.limit;
+    const unsigned mask = __ballot_sync(~0u, present);
+    if (lane == 0) warp_counts[warp] = __popc(mask);
+    __syncthreads();
+    int32_t at = kept + __popc(mask & ((1u << lane) - 1));
+    for (int w = 0; w < kWarps; ++w) {
+      if (w < warp) at += warp_counts[w];
+      kept += warp_counts[w];
+    }
+    if (present) {
+      table[at] = static_cast<int32_t>(entry / source.page_size * source.page_units +
+                                       entry % source.page_size * source.token_units);
+    } else if (i < used) {
+      atomicAdd(&lost_tokens, min(source.entry_tokens, tokens - i * source.entry_tokens));
+    }
+    __syncthreads();
+  }
+  __syncthreads();
+  const int32_t left = tokens - lost_tokens;
+  const int32_t padded = tile_count(left) * (kTileTokens / source.entry_tokens);
+  const int32_t padding = kept > 0 ? table[0] : 0;
+  for (int64_t i = kept + threadIdx.x; i < padded; i += kThreads) table[i] = padding;
+  if (source.fill) {
+    for (int64_t i = kept + threadIdx.x; i < table_stride; i += kThreads) table[i] = -1;
+  }
+  return left;
+}
+
+// The heads of a row that a block copies.
+struct Heads {
+  int first;
+  int count;
+
+  __device__ Heads(int group, int num_heads)
+      : first(group * kHeadsPerBlock), count(min(kHeadsPerBlock, num_heads - first)) {}
+};
+
+template <class Word>
+__device__ void copy_heads(const char* from, int64_t from_stride, char* to, int64_t to_stride,
+                           const Heads& heads, int bytes) {
+  const int words = bytes / static_cast<int>(sizeof(Word));
+  for (int i = threadIdx.x; i < heads.count * words; i += kThreads) {
+    const int h = heads.first + i / words;
+    const int w = i % words;
+    reinterpret_cast<Word*>(to + h * to_stride)[w] =
+        reinterpret_cast<const Word*>(from + h * from_stride)[w];
+  }
+}
+
+template <class Word>
+__device__ void pack_query(const QueryPacking& query, const Heads& heads, int64_t row, int64_t b,
+                           int64_t s) {
+  const int64_t to_stride = kHeadDim * query.element_bytes;
+  const int latent_bytes = kLatent * query.element_bytes;
+  char* to = static_cast<char*>(query.packed) + row * kHeads * to_stride;
+  const char* latent = static_cast<const char*>(query.latent) + b * query.latent_stride[0] +
+                       s * query.latent_stride[1];
+  const char* rope =
+      static_cast<const char*>(query.rope) + b * query.rope_stride[0] + s * query.rope_stride[1];
+  copy_heads<Word>(latent, query.latent_stride[2], to, to_stride, heads, latent_bytes);
+  copy_heads<Word>(rope, query.rope_stride[2], to + latent_bytes, to_stride, heads,
+                   kRope * query.element_bytes);
+}
+
+__device__ void write_empty(const RowShape& shape, const RowResults& results, int64_t b,
+                            int64_t s) {
+  uint16_t* out =
+      static_cast<uint16_t*>(results.out) + b * results.out_stride[0] + s * results.out_stride[1];
+  for (int i = threadIdx.x; i < shape.num_heads * kLatent; i += kThreads) {
+    out[i / kLatent * results.out_stride[2] + i % kLatent] = 0;
+  }
+  if (results.lse == nullptr) return;
+  float* lse = results.lse + b * results.lse_stride[0] + s * results.lse_stride[1];
+  for (int h = threadIdx.x; h < shape.num_heads; h += kThreads) {
+    lse[h * results.lse_stride[2]] = -INFINITY;
+  }
+}
+
+template <class Word>
+__global__ void __launch_bounds__(kThreads)
+    prepare_rows_kernel(RowShape shape, RowSource source, RowArrays arrays, QueryPacking query,
+                        RowResults results) {
+  const int64_t row = blockIdx.x;
+  const int64_t b = row / shape.q_len;
+  const int64_t s = row % shape.q_len;
+  if (blockIdx.y > 0) {  // the first block of a row decides whether it has tokens
+    pack_query<Word>(query, Heads(blockIdx.y - 1, shape.num_heads), row, b, s);
+    return;
+  }
+  int32_t tokens = row_limit(shape, source, b, s);
+  if (source.entries != nullptr) {
+    const int32_t* entries =
+        source.entries + b * source.entries_stride_b + s * source.entries_stride_s;
+    tokens = compact(source, entries, tokens, arrays.table + row * arrays.table_stride,
+                     arrays.table_stride);
+  }
+  if (threadIdx.x == 0) {
+    const int32_t splits = num_splits(tile_count(tokens), shape.max_splits);
+    arrays.lengths[row] = tokens;
+    arrays.splits[row] = splits;
+    arrays.reduction_lengths[row] = max(tokens, 1);
+    arrays.reduction_splits[row] = max(splits, 1);
+  }
+  if (tokens == 0) write_empty(shape, results, b, s);
+}
+
+template <class Word>
+__global__ void __launch_bounds__(kThreads)
+    unpack_rows_kernel(RowShape shape, const int32_t* lengths, const void* out, const float* lse,
+                       RowResults results) {
+  const int64_t row = blockIdx.x;
+  if (lengths[row] == 0) return;
+  const int64_t b = row / shape.q_len;
+  const int64_t s = row % shape.q_len;
+  const Heads heads(blockIdx.y, shape.num_heads);
+  constexpr int kRowBytes = kLatent * 2;
+  if (out != nullptr) {
+    char* const to = static_cast<char*>(results.out) +
+                     (b * results.out_stride[0] + s * results.out_stride[1]) * 2;
+    copy_heads<Word>(static_cast<const char*>(out) + row * kHeads * kRowBytes, kRowBytes, to,
+                     results.out_stride[2] * 2, heads, kRowBytes);
+  }
+  if (lse != nullptr && threadIdx.x < heads.count) {
+    const int h = heads.first + threadIdx.x;
+    results.lse[b * results.lse_stride[0] + s * results.lse_stride[1] + h * results.lse_stride[2]] =
+        lse[row * kHeads + h];
+  }
+}
+
+unsigned head_groups(const RowShape& shape) {
+  return static_cast<unsigned>(ceil_div(shape.num_heads, kHeadsPerBlock));
+}
+
+bool aligned(const void* data, const int64_t (&stride)[3], int64_t stride_bytes) {
+  int64_t bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
+  for (const int64_t n : stride) bits |= n * stride_bytes;
+  return bits % 16 == 0;
+}
+
+}  // namespace batch_rows
+
+using namespace batch_rows;
+
+Status prepare_rows(const RowShape& shape, const RowSource& source, const RowArrays& arrays,
+                    const QueryPacking& query, const RowResults& results, cudaStream_t stream) {
+  const bool wide =
+      aligned(query.latent, query.latent_stride, 1) && aligned(query.rope, query.rope_stride, 1);
+  const auto kernel = wide                       ? prepare_rows_kernel<uint4>
+                      : query.element_bytes == 2 ? prepare_rows_kernel<uint16_t>
+                                                 : prepare_rows_kernel<uint8_t>;
+  const dim3 grid(shape.rows, 1 + (query.packed == nullptr ? 0 : head_groups(shape)));
+  kernel<<<grid, kThreads, 0, stream>>>(shape, source, arrays, query, results);
+  return cuda::check(cudaGetLastError(), "launch of the row kernel");
+}
+
+Status unpack_rows(const RowShape& shape, const int32_t* lengths, const void* out, const float* lse,
+                   const RowResults& results, cudaStream_t stream) {
+  const auto kernel = aligned(results.out, results.out_stride, 2) ? unpack_rows_kernel<uint4>
+                                                                  : unpack_rows_kernel<uint16_t>;
+  const dim3 grid(shape.rows, head_groups(shape));
+  kernel<<<grid, kThreads, 0, stream>>>(shape, lengths, out, lse, results);
+  return cuda::check(cudaGetLastError(), "launch of the unpacking kernel");
+}
+
+}  // namespace mla::sm100

@@ -1,0 +1,80 @@
+// Turns requests into the batch rows of CUTLASS's kernel and its results back into theirs. A row is
+// an entry of the kernel's batch: one query token of one request, with up to 128 heads.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "common/status.h"
+
+namespace mla::sm100 {
+
+// Device memory for what the kernel and its reduction read of each row.
+struct RowArrays {
+  int32_t* lengths;  // tokens of a row
+  int32_t* splits;   // splits of a row, 0 for an empty one
+  // What the reduction reads. It divides by the splits of a row, so an empty row says 1 token in 1
+  // split, which the reduction leaves alone.
+  int32_t* reduction_lengths;
+  int32_t* reduction_splits;
+  int32_t* table;  // [rows, table_stride] pages of each row; null for contiguous KV
+  int64_t table_stride;
+};
+
+// What a row may attend to: pages of a block table, or selected slots of a cache.
+struct RowSource {
+  const int32_t* entries;  // null for contiguous KV
+  int64_t entries_stride_b;
+  int64_t entries_stride_s;
+  int64_t width;           // entries of a row
+  const int32_t* lengths;  // tokens of a request, or entries of a row; null for all
+  int64_t lengths_stride_b;
+  int64_t lengths_stride_s;
+  int64_t capacity;      // the most tokens a row can have
+  int64_t limit;         // entries outside [0, limit) are absent
+  int32_t entry_tokens;  // tokens of an entry
+  bool causal;
+  // Slots become multiples of the cache's unit: page * page_units + offset * token_units. Entries
+  // that are pages stay as they are: page_size 1, page_units 1.
+  int32_t page_size;
+  int32_t page_units;
+  int32_t token_units;
+  bool fill;  // whether the rest of a row of the table is set to -1
+};
+
+// A query tensor to pack into [rows, 128, 576]. `packed` is null for one that is read in place.
+struct QueryPacking {
+  const void* latent;
+  const void* rope;
+  int64_t latent_stride[3];  // in bytes, of batch, token and head
+  int64_t rope_stride[3];
+  void* packed;
+  int32_t element_bytes;
+};
+
+// Where the results of a row belong. LSE may be null; elements of the output have two bytes.
+struct RowResults {
+  void* out;
+  int64_t out_stride[3];  // in elements, of batch, token and head
+  float* lse;
+  int64_t lse_stride[3];
+};
+
+struct RowShape {
+  int32_t rows;
+  int32_t q_len;
+  int32_t num_heads;
+  int32_t max_splits;
+};
+
+// Fills `arrays`, packs the queries, and writes 0 and -inf as the results of empty rows.
+Status prepare_rows(const RowShape& shape, const RowSource& source, const RowArrays& arrays,
+                    const QueryPacking& query, const RowResults& results, cudaStream_t stream);
+
+// Copies `out` [rows, 128, 512] and `lse` [rows, 128] to where they belong. Either may be null, and
+// empty rows are left alone.
+Status unpack_rows(const RowShape& shape, const int32_t* lengths, const void* out, const float* lse,
+                   const RowResults& results, cudaStream_t stream);
+
+}  // namespace mla::sm100
