@@ -10,6 +10,9 @@ from codegen.model import Allow, Box, Matrix, Values, Variant, text_of
 
 def listing(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[str, Any]:
     """All variants, what may be added to them, and why not more."""
+    by_table: dict[str, list[Allow]] = {}
+    for allow in matrix.allows:
+        by_table.setdefault(allow.where, []).append(allow)
     return {
         "total": sum(map(len, payloads.values())),
         "payloads": [
@@ -24,12 +27,12 @@ def listing(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[s
         ],
         "allows": [
             {
-                "op": allow.op,
-                "arch": allow.arch,
-                "points": [box_text(matrix, box) for box in allow.boxes],
-                "reasons": reason_texts(allow),
+                "op": tables[0].op,
+                "arch": ", ".join(allow.arch for allow in tables),
+                "points": [box_text(matrix, box) for box in tables[0].boxes],
+                "reasons": reason_texts(tables[0]),
             }
-            for allow in matrix.allows
+            for tables in by_table.values()
         ],
     }
 
