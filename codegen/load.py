@@ -32,18 +32,19 @@ def load(folder: Path = MATRIX) -> Matrix:
     files = {path.name: shapes.table(path.name, document(path), (), TABLES) for path in paths}
     enums = {name: shapes.words(where, names) for where, name, names in _named(files, "enum")}
     traits = {name: shapes.trait(name, where, table) for where, name, table in _named(files, "trait")}
-    domains = {name: shapes.domain(where, table) for where, name, table in _named(files, "field")}
+    archs = [
+        shapes.arch(f"{name}: arch {number}", table)
+        for name, file in files.items()
+        for number, table in enumerate(file.get("arch", ()), 1)
+    ]
+    domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(arch.name for arch in archs)}
+    domains |= {name: shapes.domain(where, table) for where, name, table in _named(files, "field")}
     for where, name, table in _named(files, "trait"):
         domains[name] = _trait_domain(where, traits[name], table, enums)
     accepted = {
         name: shapes.words(where, shapes.table(where, table, ("accepts",))["accepts"])
         for where, name, table in _named(files, "op")
     }
-    archs = [
-        shapes.arch(f"{name}: arch {number}", table)
-        for name, file in files.items()
-        for number, table in enumerate(file.get("arch", ()), 1)
-    ]
     matrix = Matrix(
         enums=enums,
         traits=traits,

@@ -18,7 +18,7 @@ def synthetic(count: int, pattern: Matrix) -> Matrix:
     rows = count // VARIANTS_PER_ROW
     domains = {
         **pattern.domains,
-        "arch": ("cpu", "synthetic"),
+        "arch": ("synthetic",),
         "schedule": tuple(f"s{number}" for number in range(rows)),
         "page_size": Range(1, rows),
     }

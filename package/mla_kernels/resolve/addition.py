@@ -1,4 +1,8 @@
-"""What would add a config to the matrix, or why the matrix has no place for it."""
+"""What would add a config to the matrix, or why the matrix has no place for it.
+
+The generator refuses a point by the same rule (``codegen/allow.py``), which it cannot share: neither imports the other.
+A test walks over every point of the matrix and holds the two together.
+"""
 
 from __future__ import annotations
 
