@@ -221,7 +221,7 @@ def index(session: nox.Session) -> None:
     """Write a simple index of dist/ into build/index, install from one on loopback and try what it gave."""
     session.install(*group("test"))
     session.run("python", "-m", "ci.release.index", str(DIST), str(ROOT / "build" / "index"))
-    session.run("pytest", "tests/packaging/install_from_index.py", *session.posargs)
+    session.run("pytest", "tests/packaging/release/install_from_index.py", *session.posargs)
 
 
 @nox.session

@@ -30,7 +30,10 @@ def load(folder: Path = MATRIX) -> Matrix:
     """
     paths = sorted(folder.glob("*.toml"))
     files = {path.name: shapes.table(path.name, document(path), (), TABLES) for path in paths}
+    cache_formats = _formats(files)
     enums = {name: shapes.words(where, names) for where, name, names in _named(files, "enum")}
+    named = shapes.words("formats.toml", list(cache_formats.types))
+    enums["DType"] = tuple(dict.fromkeys([*enums.get("DType", ()), *named]))
     traits = {name: shapes.trait(name, where, table) for where, name, table in _named(files, "trait")}
     archs = [
         shapes.arch(f"{name}: arch {number}", table)
@@ -41,6 +44,7 @@ def load(folder: Path = MATRIX) -> Matrix:
     domains |= {name: shapes.domain(where, table) for where, name, table in _named(files, "field")}
     for where, name, table in _named(files, "trait"):
         domains[name] = _trait_domain(where, traits[name], table, enums)
+    domains["kv_dtype"] = cache_formats.names
     accepted = {
         name: shapes.words(where, shapes.table(where, table, ("accepts",))["accepts"])
         for where, name, table in _named(files, "op")
@@ -51,7 +55,7 @@ def load(folder: Path = MATRIX) -> Matrix:
         domains=domains,
         accepted=accepted,
         archs={arch.name: arch for arch in archs},
-        formats=_formats(files),
+        formats=cache_formats,
         allows=(),
         rows=tuple(_row(entry) for path in paths for _, _, rows in entries(path, "kernel") for entry in rows),
         version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],

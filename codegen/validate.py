@@ -17,7 +17,6 @@ def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
     return [
         *formats.problems(matrix.formats),
         *_fields(matrix),
-        *_formats(matrix),
         *_archs(matrix),
         *(problem for allow in matrix.allows for problem in _allow(matrix, allow)),
         *_shared_points(matrix),
@@ -51,17 +50,6 @@ def _fields(matrix: Matrix) -> Iterator[str]:
     for op_name in matrix.accepted:
         if op_name not in abi.OP:
             yield f"op.{op_name}: no such op; accepts {', '.join(abi.OP)}"
-
-
-def _formats(matrix: Matrix) -> Iterator[str]:
-    """A cache format and a value of kv_dtype are one thing under two names."""
-    named, known = {row.name: row.where for row in matrix.formats.rows}, matrix.domains.get("kv_dtype", ())
-    for name, where in named.items():
-        if name not in known:
-            yield f"{where}: name {name!r} is no kv_dtype; accepts {text_of(known)}"
-    for value in choices(known):
-        if value not in named:
-            yield f"kv_dtype {value} has no format; add a [[format]] of that name to formats.toml"
 
 
 def _archs(matrix: Matrix) -> Iterator[str]:

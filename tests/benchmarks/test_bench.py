@@ -17,7 +17,7 @@ import torch
 from mla_kernels.bench import cuda, decode_cuda, page, peer_figures, peers, roofline, run_cuda
 from mla_kernels.bench.problems import SUITES, Problem, problems
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.kernels.decode import DecodeKernel
+from mla_kernels.kernels.ops import DecodeKernel
 from mla_kernels.payloads.discovery import Payloads
 
 from .imagined import CEILINGS, MACHINE, US, imagine, shell

@@ -153,14 +153,6 @@ page_size = {{ min = {minimum}, max = {maximum} }}
 """
 
 
-def test_formats_of_caches_are_the_values_of_kv_dtype(folder, problems_of):
-    path = folder / "formats.toml"
-    path.write_text(path.read_text().replace('name = "fp8_ds_mla"', 'name = "fp8_ds"'))
-    found = problems_of(ROW)
-    assert any("name 'fp8_ds' is no kv_dtype; accepts fp32, fp16" in problem for problem in found), found
-    assert any(problem.startswith("kv_dtype fp8_ds_mla has no format") for problem in found), found
-
-
 def test_a_tie_is_a_problem_until_priorities_differ(problems_of):
     first, second = (
         lambda priority, schedule=schedule, minimum=minimum, maximum=maximum: DECODE.format(

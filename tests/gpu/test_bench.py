@@ -140,7 +140,7 @@ def wrong(module: Any, tensors: Tensors) -> peers.Launch:
 
 
 def uncaptured(module: Any, tensors: Tensors) -> peers.Launch:
-    """What fails where it is captured."""
+    """A peer that fails where it is captured."""
     launch = ours(module, tensors)
 
     def eager(i: int) -> torch.Tensor:

@@ -20,7 +20,7 @@ from mla_kernels.bench.report import MissingPackageError, Progress, Row
 from mla_kernels.bench.timing import Call, overheads
 from mla_kernels.formats import HEAD_DIM
 from mla_kernels.kernels.base import Kernel, Plan, limits
-from mla_kernels.kernels.decode import DecodeKernel
+from mla_kernels.kernels.ops import DecodeKernel
 from mla_kernels.payloads.discovery import Payloads
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.registry import Domain, Registry, Variant

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
 #include "cuda/merge_states/supports.h"
-#include "cuda/op.h"
 
 namespace mla::cuda {
 

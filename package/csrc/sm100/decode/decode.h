@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 #include "sm100/decode/supports.h"
 
 namespace mla::sm100 {
@@ -13,7 +13,7 @@ struct AttentionProblem;
 struct WorkspaceLayout;
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct Decode : cuda::Op<mla_decode_problem> {
+struct Decode : Op<mla_decode_problem> {
   static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 #include "sm100/sparse_decode/supports.h"
 
 namespace mla::sm100 {
@@ -12,7 +12,7 @@ namespace mla::sm100 {
 // Sparse decode is dense decode over the selected slots, as pages of one token or gathered into
 // bf16 rows.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct SparseDecode : cuda::Op<mla_sparse_decode_problem> {
+struct SparseDecode : Op<mla_sparse_decode_problem> {
   static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);

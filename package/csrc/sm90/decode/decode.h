@@ -3,14 +3,14 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 #include "sm90/decode/supports.h"
 
 namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct Decode : cuda::Op<mla_decode_problem> {
+struct Decode : Op<mla_decode_problem> {
   static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);

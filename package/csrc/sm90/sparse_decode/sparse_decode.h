@@ -3,15 +3,15 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 #include "sm90/sparse_decode/problem.h"
 #include "sm90/sparse_decode/supports.h"
 
 namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct SparseDecode : cuda::Op<mla_sparse_decode_problem> {
+struct SparseDecode : Op<mla_sparse_decode_problem> {
   static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);

@@ -5,7 +5,7 @@
 #include "common/buffer.h"
 #include "common/status.h"
 
-namespace mla::cuda {
+namespace mla {
 
 // An op has neither plan nor workspace and nothing to prepare, unless it says otherwise.
 template <class ProblemType>
@@ -24,4 +24,4 @@ struct Op {
   }
 };
 
-}  // namespace mla::cuda
+}  // namespace mla

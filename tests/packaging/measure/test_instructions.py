@@ -14,7 +14,7 @@ from variant_kernels import VariantKernels
 
 from ci.measure import instructions
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 REGISTRIES = {
     payload: json.loads((ROOT / "generated" / payload / "registry.json").read_text()) for payload in ("sm90", "sm100")
 }
@@ -46,7 +46,7 @@ BLACKWELL = """
 """  # noqa: E501
 SHARED = {
     "sm90": ["mla::sm90::scheduler::plan_kernel(S)", "void mla::sm90::combine::combine_kernel<(mla::DType)2, true>(P)"],
-    "sm100": ["void mla::sm100::rows::prepare_rows_kernel<uint4>(mla::sm100::RowShape)"],
+    "sm100": ["void mla::sm100::batch_rows::prepare_rows_kernel<uint4>(mla::sm100::RowShape)"],
 }
 SHAPE = {"fp16": "64x64x16.F32", "bf16": "64x64x16.F32.BF16"}
 
@@ -115,14 +115,7 @@ def library(payload: str) -> list[Kernel]:
             found[name, cubin] = kernel(name, cubin, code)
             if "cutlass" in name or variant["baked"].get("schedule") == "reduction":
                 found[reduction(variant), cubin] = kernel(reduction(variant), cubin)
-    shared = {
-        "sm90": [
-            "mla::sm90::scheduler::plan_kernel(S)",
-            "void mla::sm90::combine::combine_kernel<(mla::DType)2, true>(P)",
-        ],
-        "sm100": ["void mla::sm100::rows::prepare_rows_kernel<uint4>(mla::sm100::RowShape)"],
-    }
-    return [*found.values(), *map(kernel, shared[payload])]
+    return [*found.values(), *map(kernel, SHARED[payload])]
 
 
 @pytest.fixture(params=REGISTRIES)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sources import sources_sha256
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -1,21 +1,25 @@
-"""The kernel of dense decode: attention of new tokens over a KV cache, by a plan of the step."""
+"""What the kernels of planned ops share: a plan schedules one step, and every layer launches by it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
-from mla_kernels.formats import LATENT
 from mla_kernels.kernels.base import Bind, Kernel, Limits, Plan
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
+_TOLD = tuple(field.name for field in fields(Plan) if field.name not in {"buffer", "variant", "shape"})
+"""What a payload is told of a plan; the rest is Python's."""
+_told = attrgetter(*_TOLD)
 
 
-class DecodeKernel(Kernel):
-    """Attention of new tokens over a dense KV cache, contiguous or paged."""
+class PlannedKernel(Kernel):
+    """A kernel that launches by a plan of the step."""
 
     __slots__ = ("_last", "_launches", "_wrong_absence")
 
@@ -26,72 +30,6 @@ class DecodeKernel(Kernel):
         self._last: tuple[object, Any] = (object(), None)
         # What `block_table is None` must not be: True where the config says paged, False where contiguous.
         self._wrong_absence = {"paged": True, "contiguous": False}.get(str(config.get("kv_layout")))
-
-    def launch(
-        self,
-        q: Packed,
-        kv_cache: Packed,
-        block_table: Tensor | None = None,
-        seq_lens: Tensor | None = None,
-        *,
-        plan: Plan | None = None,
-        softmax_scale: float,
-        causal: bool = True,
-        q_scale: float = 1.0,
-        kv_scale: float = 1.0,
-        out_scale: float = 1.0,
-        out: Tensor | None = None,
-        lse: Tensor | bool | None = None,
-        workspace: Tensor | None = None,
-        stream: int | None = None,
-        check: bool = False,
-    ) -> tuple[Tensor, Tensor]:
-        """Launch; parameters, results and errors are those of ``mla_kernels.decode``.
-
-        A plan of another variant or shape raises ``ValueRangeError`` or ``ShapeError``. With ``out`` and ``lse`` given,
-        and ``plan`` and ``workspace`` where their size is not 0, a launch allocates nothing.
-        """
-        if plan is None:
-            run = self._launch
-            buffer, max_splits = None, 0
-            batch_invariant = False
-        else:
-            shape, run = self._last
-            if type(plan) is not Plan or plan.shape is not shape:
-                run = self._launch_of(plan)
-            buffer, max_splits = plan.buffer, plan.max_splits
-            batch_invariant = plan.batch_invariant
-        if (block_table is None) is self._wrong_absence:
-            raise self._wrong_layout(block_table)
-        if out is None:
-            out = empty("out", first(q), (*_shape(q, plan), LATENT), self._out_dtype())
-        if lse is None:
-            batch, q_len, num_heads = _shape(q, plan)
-            lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
-        elif lse is False:
-            lse = None
-        if check:
-            self.can_run(
-                q=q, kv_cache=kv_cache, block_table=block_table, seq_lens=seq_lens, out=out, lse=lse,
-                softmax_scale=softmax_scale, q_scale=q_scale, kv_scale=kv_scale, out_scale=out_scale, causal=causal,
-                max_splits=max_splits, batch_invariant=batch_invariant,
-            )  # fmt: skip
-        while (
-            lacking := run(
-                q, kv_cache, block_table, seq_lens, out, lse,
-                softmax_scale, q_scale, kv_scale, out_scale, causal, max_splits, batch_invariant,
-                buffer, workspace, stream,
-            )
-        ) is not None:  # fmt: skip
-            plan_bytes, workspace_bytes = lacking
-            if plan_bytes:
-                options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "stream": stream}
-                buffer = plan_for(self, q, seq_lens, **options).buffer
-            if workspace_bytes:
-                workspace = empty("workspace", first(q), (workspace_bytes,), "uint8")
-        return out, lse
-
-    __call__ = launch
 
     def plan(
         self,
@@ -132,25 +70,33 @@ class DecodeKernel(Kernel):
             The lengths are no int32 vector, a number is neither given nor fixed, or ``out`` has another shape.
         """
         (batch,) = extents("seq_lens", seq_lens, "batch")
+        stated: dict[str, Any] = {
+            "batch": batch,
+            "q_len": q_len,
+            "num_heads": num_heads,
+            "max_splits": max_splits,
+            "batch_invariant": batch_invariant,
+        }
         if out is None:
-            asked = Plan(
-                None, self.variant.name, batch, self._number("q_len", q_len), self._number("num_heads", num_heads),
-                max_splits or 0, bool(batch_invariant),
-            )  # fmt: skip
-            # From the shape alone: to look at a tensor, some frameworks ask for the stream.
-            _, device = device_of("seq_lens", seq_lens)
-            size = self._native.plan_size({**_problem(asked, None), "device": device})
-            buffer = empty("out", seq_lens, (size,), "uint8")
-            out = Plan(buffer, *asked.shape, asked.max_splits, asked.batch_invariant)
+            out = self._made(seq_lens, stated)
         else:
             self._require_own(out)
-            stated = {"batch": batch, "q_len": q_len, "num_heads": num_heads, "max_splits": max_splits,
-                      "batch_invariant": batch_invariant}  # fmt: skip
             for name, value in stated.items():
                 if value is not None and value != getattr(out, name):
                     raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
-        self._native.plan(_problem(out, seq_lens), out.buffer, stream)
+        problem = dict(zip(_TOLD, _told(out), strict=True), seq_lens=seq_lens)
+        self._native.plan(problem, out.buffer, stream)
         return out
+
+    def _made(self, seq_lens: Tensor, stated: dict[str, Any]) -> Plan:
+        """A plan whose buffer nothing has written yet."""
+        for name in ("q_len", "num_heads"):
+            stated[name] = self._number(name, stated[name])
+        asked = {name: value for name, value in stated.items() if value is not None}
+        # From the shape alone: to look at a tensor, some frameworks ask for the stream.
+        _, device = device_of("seq_lens", seq_lens)
+        size = self._native.plan_size({**asked, "device": device})
+        return Plan(empty("out", seq_lens, (size,), "uint8"), self.variant.name, **asked)
 
     def _launch_of(self, plan: object) -> Any:
         """The launch that takes only what ``plan`` was made for; it is remembered."""
@@ -195,20 +141,9 @@ def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, **options: Any) -> Pla
     return kernel.plan(seq_lens, num_heads=num_heads, q_len=q_len, **options)
 
 
-def _shape(q: Packed, plan: Plan | None) -> tuple[int, int, int]:
+def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
     """Batch, ``q_len`` and ``num_heads`` of a launch."""
     if plan is not None:
         return plan.batch, plan.q_len, plan.num_heads
     batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
     return batch, q_len, num_heads
-
-
-def _problem(plan: Plan, seq_lens: Tensor | None) -> dict[str, object]:
-    return {
-        "seq_lens": seq_lens,
-        "batch": plan.batch,
-        "q_len": plan.q_len,
-        "num_heads": plan.num_heads,
-        "max_splits": plan.max_splits,
-        "batch_invariant": plan.batch_invariant,
-    }

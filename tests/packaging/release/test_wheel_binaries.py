@@ -9,8 +9,8 @@ import pytest
 from cuobjdump import CuobjdumpError, DeviceCode
 
 from ci.release.checks import machine_code
-from tests.packaging.conftest import ARCH, cubin
-from tests.packaging.fake_wheels import CUBIN_SHA256, KERNEL, MACHINE, files_of, library
+from tests.packaging.release.conftest import ARCH, cubin
+from tests.packaging.release.fake_wheels import CUBIN_SHA256, KERNEL, MACHINE, files_of, library
 
 
 def test_device_code_of_another_arch_is_caught(case, device):

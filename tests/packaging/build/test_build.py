@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 UNITS = {"gather_kv", "merge_states_reduction", "merge_states_rows", "registry", "store_kv"}
 
 

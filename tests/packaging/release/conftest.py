@@ -11,7 +11,17 @@ from cuobjdump import Cubin, DeviceCode, Kernel
 from ci.release import check_wheels
 from ci.release.checks import machine_code
 from ci.release.wheelfile import Wheel
-from tests.packaging.fake_wheels import CUBIN, CUBIN_SHA256, KERNEL, PLATFORM, ROWS, VERSION, files_of, library, pack
+from tests.packaging.release.fake_wheels import (
+    CUBIN,
+    CUBIN_SHA256,
+    KERNEL,
+    PLATFORM,
+    ROWS,
+    VERSION,
+    files_of,
+    library,
+    pack,
+)
 
 TOOLS = ("auditwheel", "abi3audit", "check-wheel-contents", "twine")
 OWN = [name for name in check_wheels.CHECKS if name not in TOOLS]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PARTS = ("codegen", "templates", "generated", "package", "pyproject.toml", "README.md", "LICENSE", "CMakeLists.txt")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.docs.blocks import Block, blocks, check
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ERROR = re.compile(r".*^(?P<last>[\w.]+Error: .*)", re.MULTILINE | re.DOTALL)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

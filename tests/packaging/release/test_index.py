@@ -14,7 +14,7 @@ import pytest
 
 from ci.release import index
 from ci.release.index_server import HTML, JSON, Answer, Environment, serving
-from tests.packaging.fake_wheels import PLATFORM, ROWS, wheel
+from tests.packaging.release.fake_wheels import PLATFORM, ROWS, wheel
 
 
 def sha256(data: bytes) -> str:

@@ -14,10 +14,10 @@ from ci.release import check_wheels
 from ci.release.checks import tools
 from ci.release.wheelfile import Wheel, WheelError
 from ci.rows import rows
-from tests.packaging.conftest import OWN, TOOLS
-from tests.packaging.fake_wheels import KERNEL, MACHINE, PLATFORM, ROWS, files_of, pack
+from tests.packaging.release.conftest import OWN, TOOLS
+from tests.packaging.release.fake_wheels import KERNEL, MACHINE, PLATFORM, ROWS, files_of, pack
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("payload", ROWS)

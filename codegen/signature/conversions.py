@@ -12,6 +12,7 @@ from typing import Any
 
 from codegen import abi
 from codegen.model import MatrixError
+from codegen.signature.arguments import Op
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def context() -> dict[str, Any]:
 
 
 def _function(conversion: Conversion) -> dict[str, Any]:
-    fields = {member.name: member for member in abi.fields(abi.OP[conversion.target])}
+    fields = {member.name: member for member in abi.OP[conversion.target].fields}
     given = [fields[name].declaration for name in conversion.given]
     return {
         "name": conversion.name,
@@ -92,10 +93,10 @@ def assignments(conversion: Conversion) -> dict[str, str]:
         A field is not accounted for.
     """
     source, target = abi.OP[conversion.source], abi.OP[conversion.target]
-    sources = {member.name for member in abi.fields(source)} - {"op", "reserved"}
+    sources = {member.name for member in source.fields} - {"op", "reserved"}
     zeros = _strides_along_one(target, conversion.constants)
     values, used = {"op": f"MLA_OP_{target.name.upper()}"}, set()
-    for name in (member.name for member in abi.fields(target)):
+    for name in (member.name for member in target.fields):
         if name in conversion.given:
             values[name] = name
         elif name in conversion.constants:
@@ -107,7 +108,7 @@ def assignments(conversion: Conversion) -> dict[str, str]:
             raise MatrixError(
                 [
                     f"{conversion.name}: nothing gives {target.name}.{name} a value; "
-                    f"add it to {source.name} in codegen/abi.py, or name its constant in codegen/conversions.py"
+                    f"add it to {source.name} in codegen/ops, or a constant here: codegen/signature/conversions.py"
                 ]
             )
     lost = sorted(sources - used) if conversion.takes_all else []
@@ -115,14 +116,14 @@ def assignments(conversion: Conversion) -> dict[str, str]:
         raise MatrixError(
             [
                 f"{conversion.name}: {source.name}.{name} goes nowhere; "
-                f"add it to {target.name} in codegen/abi.py, or rename it in codegen/conversions.py"
+                f"add it to {target.name} in codegen/ops, or rename it in codegen/signature/conversions.py"
                 for name in lost
             ]
         )
     return {name: value for name, value in values.items() if value != "0"}
 
 
-def _strides_along_one(op: abi.Op, constants: Mapping[str, int]) -> set[str]:
+def _strides_along_one(op: Op, constants: Mapping[str, int]) -> set[str]:
     return {
         f"{view}_stride_{letter}"
         for tensor in op.tensors
