@@ -118,8 +118,9 @@ def synthetic(rows: int) -> Registry:
             "arch": {"name": "synthetic", "device": "cpu"},
             "abi_hash": _launcher.ABI_HASH,
             "traits": {"decode": ["q_dtype", "kv_dtype", "out_dtype", "schedule"]},
+            "accepted": {"decode": ["page_size", "num_heads", "q_len"]},
             "domains": {},
-            "excludes": [],
+            "allow": [],
             "variants": listed,
         }
     )
