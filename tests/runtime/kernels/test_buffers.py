@@ -15,6 +15,7 @@ from mla_kernels.kernels import ops as kernels_of_ops
 from mla_kernels.kernels.ops import DecodeKernel, StoreKvKernel
 from mla_kernels.payloads.registry import Variant
 
+from codegen import abi
 from tests.support.native.build import build
 from tests.support.native.noop import DTYPES, Noop
 
