@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegen import abi
-from codegen.signature.arguments import HEAD_DIM, Op, Scalar, Tensor
+from codegen.signature.arguments import Op, Scalar, Tensor
 
 _KIND = {"float": "float32", "int32": "int32", "int64": "int64"}
 _MAX_OUTER = 3
@@ -27,8 +27,8 @@ def _row(op: Op, tensor: Tensor) -> tuple[str, int]:
     match tensor.row:
         case None:
             return "Row::none", 0
-        case "mla":
-            return "Row::packed", HEAD_DIM
+        case str(width) if tensor.width:
+            return {"mla": "Row::packed", "d_v": "Row::value"}.get(width, f"Row::{width}"), 0
         case int(extent):
             return "Row::fixed", extent
         case dim:

@@ -82,7 +82,7 @@ DECODE = Op(
             ("",),
             doc="Tokens in the cache of each request, the new ones included; 0 is allowed.",
         ),
-        Tensor("out", "out_dtype", *PER_QUERY, LATENT, role="output", doc="0 where a token sees no key."),
+        Tensor("out", "out_dtype", *PER_QUERY, "d_v", role="output", doc="0 where a token sees no key."),
         Tensor(
             "lse",
             "float32",
@@ -126,7 +126,7 @@ SPARSE_DECODE = Op(
             ("b", "s", ""),
             doc="Global slots, ``page * page_size + offset``; a negative one is absent.",
         ),
-        Tensor("out", "out_dtype", *PER_QUERY, LATENT, role="output", doc="0 where no index counts."),
+        Tensor("out", "out_dtype", *PER_QUERY, "d_v", role="output", doc="0 where no index counts."),
         Tensor(
             "lse",
             "float32",
@@ -214,7 +214,7 @@ SPARSE_PREFILL = Op(
             ("s", ""),
             doc="Rows of ``kv``; a negative one is absent.",
         ),
-        Tensor("out", "out_dtype", *PER_TOKEN, LATENT, role="output", doc="0 where no index counts."),
+        Tensor("out", "out_dtype", *PER_TOKEN, "d_v", role="output", doc="0 where no index counts."),
         Tensor(
             "max_logits",
             "float32",

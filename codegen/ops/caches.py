@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codegen.ops.common import BYTES, FLOATS, KV_SCALE, POOL
-from codegen.signature.arguments import LATENT, ROPE, Op, Option, Scalar, Tensor
+from codegen.signature.arguments import Op, Option, Scalar, Tensor
 
 MERGE_STATES = Op(
     "merge_states",
@@ -61,8 +61,8 @@ STORE_KV = Op(
     "store_kv",
     ("in_dtype", "kv_dtype"),
     (
-        Tensor("latent", "in_dtype", ("num_tokens",), ("t",), LATENT, takes=FLOATS),
-        Tensor("rope", "in_dtype", ("num_tokens",), ("t",), ROPE, takes="the type of ``latent``"),
+        Tensor("latent", "in_dtype", ("num_tokens",), ("t",), "latent", takes=FLOATS),
+        Tensor("rope", "in_dtype", ("num_tokens",), ("t",), "rope", takes="the type of ``latent``"),
         Tensor(
             "kv_cache",
             "kv_dtype",

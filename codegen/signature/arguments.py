@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-_FORMATS = tomllib.loads((Path(__file__).parents[1] / "matrix" / "formats.toml").read_text(encoding="utf-8"))
-LATENT: int = _FORMATS["default_widths"]["latent"]
-ROPE: int = _FORMATS["default_widths"]["rope"]
+FORMATS = tomllib.loads((Path(__file__).parents[1] / "matrix" / "formats.toml").read_text(encoding="utf-8"))
+LATENT: int = FORMATS["default_widths"]["latent"]
+ROPE: int = FORMATS["default_widths"]["rope"]
 HEAD_DIM = LATENT + ROPE
-TOKEN_BYTES: dict[str, int] = {row["name"]: row["token_bytes"] for row in _FORMATS["format"]}
+WIDTHS = {"mla": HEAD_DIM, "latent": LATENT, "rope": ROPE, "d_v": LATENT}
+"""Rows whose extent the format of the op's cache gives, and what they have by default."""
+TOKEN_BYTES: dict[str, int] = {row["name"]: row["token_bytes"] for row in FORMATS["format"]}
 
 CType = Literal["pointer", "int64", "int32", "float"]
 SIZE: dict[CType, int] = {"pointer": 8, "int64": 8, "int32": 4, "float": 4}
@@ -40,8 +42,9 @@ class Tensor:
     strides : tuple[str, ...]
         The letter of the stride along each outer dimension; ``""`` where it must be contiguous.
     row : int, str or None
-        The innermost, contiguous extent: a number, a dimension's name, ``"mla"`` (a packed row of latent and rope, or
-        two tensors), or ``None`` for a tensor whose last outer dimension is innermost.
+        The innermost, contiguous extent: a number, a dimension's name, a width of the cache's format (``"mla"`` is a
+        packed row of latent and rope, or two tensors), or ``None`` for a tensor whose last outer dimension is
+        innermost.
     optional : bool
         Whether the launch takes ``None``.
     role : str
@@ -85,9 +88,16 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[str | int, ...]:
-        """Its dimensions with its row, latent and rope in one."""
-        row = HEAD_DIM if self.packed else self.row
+        """Its dimensions with its row, latent and rope in one; a width is the default one."""
+        row = WIDTHS.get(self.row, self.row) if isinstance(self.row, str) else self.row
         return self.dims if row is None else (*self.dims, row)
+
+    @property
+    def width(self) -> str:
+        """The width of the cache's format that its row is: ``d_qk``, ``d_v`` and the like; or nothing."""
+        if self.row not in WIDTHS:
+            return ""
+        return "d_qk" if self.packed else str(self.row)
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -221,7 +231,7 @@ class Op:
         for tensor in self.tensors:
             for dim in tensor.dims:
                 names.setdefault(dim)
-            if isinstance(tensor.row, str) and not tensor.packed:
+            if isinstance(tensor.row, str) and not tensor.width:
                 names.setdefault(tensor.row)
         return tuple(names)
 

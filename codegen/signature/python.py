@@ -76,7 +76,7 @@ def _launch(op: Op) -> dict[str, Any]:
             {
                 "name": tensor.name,
                 "missing": _is_missing(tensor),
-                "shape": ", ".join(str(extent) for extent in tensor.shape),
+                "shape": ", ".join([*tensor.dims, f"self._{tensor.width}"] if tensor.width else map(str, tensor.shape)),
                 "dtype": _ALLOCATED.get(tensor.dtype, f"self._{tensor.dtype}()"),
             }
             for tensor in op.outputs

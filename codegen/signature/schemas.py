@@ -76,6 +76,8 @@ def _outputs(op: Op) -> list[str]:
     result = []
     for tensor in op.outputs:
         extents = [str(dim) if isinstance(dim, int) else '("{}", {})'.format(*sources[dim]) for dim in tensor.shape]
+        if tensor.width:
+            extents[-1] = f'"{tensor.width}"'
         shape = f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
         result.append(f'Output("{tensor.name}", "{tensor.dtype}", "{tensor.made}", {shape})')
     return result

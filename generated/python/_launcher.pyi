@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "201b0ef65ae6a8f2"
+ABI_HASH: Final = "e7dc11df86f8fb09"
 OPS: Final[dict[str, tuple[str, ...]]]
 """The launch's arguments of each op in order: tensors, then scalars."""
 
@@ -41,7 +41,7 @@ class Payload:
         """The names of the variants."""
 
     def kernel(
-        self, name: str, dtypes: Mapping[str, str], limits: Mapping[str, tuple[int, int, int]], device: str
+        self, name: str, traits: Mapping[str, str | int], limits: Mapping[str, tuple[int, int, int]], device: str
     ) -> Kernel:
         """A variant with what it accepts.
 
@@ -49,8 +49,9 @@ class Payload:
         ----------
         name : str
             One of ``names``.
-        dtypes : Mapping[str, str]
-            The dtype of each dtype trait of the op: ``{"q_dtype": "bf16", ...}``.
+        traits : Mapping[str, str | int]
+            The dtype of each dtype trait of the op, and the widths ``d_qk`` and ``d_v`` where they are not the default
+            ones: ``{"q_dtype": "bf16", ...}``.
         limits : Mapping[str, tuple[int, int, int]]
             Minimum, maximum and step of dimensions and integer scalars; one that is missing is not limited.
         device : str

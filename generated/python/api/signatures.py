@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class Output(NamedTuple):
-    """A tensor that an op returns; an extent is a number, or an input and one of its dimensions."""
+    """A tensor that an op returns; an extent is a number, an input and one of its dimensions, or the cache's width."""
 
     name: str
     dtype: str
     made: str
-    shape: tuple[int | tuple[str, int], ...]
+    shape: tuple[int | str | tuple[str, int], ...]
 
 
 class Signature(NamedTuple):
@@ -77,7 +77,7 @@ SIGNATURES: dict[str, Signature] = {
         plans="seq_lens",
         planned=("max_splits", "batch_invariant"),
         outputs=(
-            Output("out", "out_dtype", "always", (("q", 0), ("q", 1), ("q", 2), 512)),
+            Output("out", "out_dtype", "always", (("q", 0), ("q", 1), ("q", 2), "d_v")),
             Output("lse", "float32", "unless_false", (("q", 0), ("q", 2), ("q", 1))),
         ),
     ),
@@ -120,7 +120,7 @@ SIGNATURES: dict[str, Signature] = {
         packed=("q", "kv_cache", "extra_kv_cache"),
         selects=("q", "kv_cache", "indices", "out"),
         outputs=(
-            Output("out", "out_dtype", "always", (("q", 0), ("q", 1), ("q", 2), 512)),
+            Output("out", "out_dtype", "always", (("q", 0), ("q", 1), ("q", 2), "d_v")),
             Output("lse", "float32", "unless_false", (("q", 0), ("q", 2), ("q", 1))),
             Output("max_logits", "float32", "on_request", (("q", 0), ("q", 2), ("q", 1))),
         ),
@@ -162,7 +162,7 @@ SIGNATURES: dict[str, Signature] = {
         packed=("q", "kv", "extra_kv"),
         selects=("q", "kv", "indices", "out"),
         outputs=(
-            Output("out", "out_dtype", "always", (("q", 0), ("q", 1), 512)),
+            Output("out", "out_dtype", "always", (("q", 0), ("q", 1), "d_v")),
             Output("max_logits", "float32", "always", (("q", 0), ("q", 1))),
             Output("lse", "float32", "always", (("q", 0), ("q", 1))),
         ),
@@ -217,7 +217,7 @@ SIGNATURES: dict[str, Signature] = {
         selects=("kv_cache", "out"),
         selects_by=("kv_dtype", "out_dtype"),
         selects_only=("kv_dtype", "out_dtype"),
-        outputs=(Output("out", "out_dtype", "always", (("indices", 0), 576)),),
+        outputs=(Output("out", "out_dtype", "always", (("indices", 0), "d_qk")),),
     ),
     "to_global_indices": Signature(
         schema=(

@@ -53,7 +53,7 @@ class DecodeKernel(PlannedKernel):
         if out is None or lse is None:
             batch, q_len, num_heads = planned_extents(plan, q)
             if out is None:
-                out = empty("out", first(q), (batch, q_len, num_heads, 512), self._out_dtype())
+                out = empty("out", first(q), (batch, q_len, num_heads, self._d_v), self._out_dtype())
             if lse is None:
                 lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
         if lse is False:
@@ -147,7 +147,7 @@ class SparseDecodeKernel(Kernel):
         if out is None or lse is None or (max_logits is None and return_max_logits):
             batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
             if out is None:
-                out = empty("out", first(q), (batch, q_len, num_heads, 512), self._out_dtype())
+                out = empty("out", first(q), (batch, q_len, num_heads, self._d_v), self._out_dtype())
             if lse is None:
                 lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
             if max_logits is None and return_max_logits:
@@ -242,7 +242,7 @@ class SparsePrefillKernel(Kernel):
         if out is None or max_logits is None or lse is None:
             q_len, num_heads, _ = extents("q", first(q), "q_len", "num_heads", "576")
             if out is None:
-                out = empty("out", first(q), (q_len, num_heads, 512), self._out_dtype())
+                out = empty("out", first(q), (q_len, num_heads, self._d_v), self._out_dtype())
             if max_logits is None:
                 max_logits = empty("max_logits", first(q), (q_len, num_heads), "fp32")
             if lse is None:
@@ -435,7 +435,7 @@ class GatherKvKernel(Kernel):
         if out is None:
             (num_rows,) = extents("indices", indices, "num_rows")
             if out is None:
-                out = empty("out", first(kv_cache), (num_rows, 576), self._out_dtype())
+                out = empty("out", first(kv_cache), (num_rows, self._d_qk), self._out_dtype())
         if check:
             self.can_run(
                 kv_cache=kv_cache,

@@ -18,7 +18,7 @@ from mla_kernels.api.signatures import SIGNATURES, Output, Signature
 from mla_kernels.errors import UnsupportedError
 from mla_kernels.kernels.base import Plan
 from mla_kernels.kernels.planned import plan_for
-from mla_kernels.tensors import first
+from mla_kernels.tensors import cache_format, first
 
 _NAMESPACE = "mla_kernels"
 _TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -134,10 +134,18 @@ def _fake(op: str, *values: Any) -> Any:
 
 def _empty(signature: Signature, output: Output, arguments: dict[str, Any]) -> torch.Tensor:
     like = first(arguments[signature.selects[0]])
-    shape = [
-        extent if isinstance(extent, int) else first(arguments[extent[0]]).shape[extent[1]] for extent in output.shape
-    ]
+    shape = [_extent(extent, arguments) for extent in output.shape]
     return like.new_empty(shape, dtype=_dtype(output, arguments, like))  # type: ignore[no-any-return]
+
+
+def _extent(extent: int | str | tuple[str, int], arguments: dict[str, Any]) -> int:
+    if isinstance(extent, int):
+        return extent
+    if isinstance(extent, str):
+        (cache,) = (name for name in ("kv_cache", "kv") if name in arguments)
+        return int(getattr(cache_format(cache, arguments[cache]), extent))
+    argument, axis = extent
+    return int(first(arguments[argument]).shape[axis])
 
 
 def _dtype(output: Output, arguments: dict[str, Any], like: torch.Tensor) -> torch.dtype:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from mla_kernels import _launcher
 from mla_kernels.errors import UnsupportedError, ValueRangeError, WorkspaceError
+from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.kernels.device_checks import verify
 from mla_kernels.payloads.registry import Range, Value, Variant
 from mla_kernels.tensors import Tensor, device_of, first
@@ -68,13 +69,15 @@ class Kernel:
         What the lookup asked for; its numbers are exact limits of the kernel.
     """
 
-    __slots__ = ("_bind", "_launch", "_limits", "_native", "config", "variant")
+    __slots__ = ("_bind", "_d_qk", "_d_v", "_launch", "_limits", "_native", "config", "variant")
     launch: Callable[..., Any]
     __call__: Callable[..., Any]
 
     def __init__(self, variant: Variant, config: Mapping[str, Value], bind: Bind, limits: Limits) -> None:
         self.variant = variant
         self.config = config
+        self._d_qk = int(variant.baked.get("d_qk", HEAD_DIM))
+        self._d_v = int(variant.baked.get("d_v", LATENT))
         self._bind = bind
         self._limits = limits
         self._native = bind(limits=limits)

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
+from mla_kernels.formats import HEAD_DIM
 from mla_kernels.kernels.base import Bind, Kernel, Limits, Plan
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
@@ -135,7 +136,7 @@ class PlannedKernel(Kernel):
 
 def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, **options: Any) -> Plan:
     """Plan one call: the shape is that of its queries."""
-    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
     if extents("seq_lens", seq_lens, "batch") != (batch,):
         raise ShapeError("seq_lens", f"shape {list(seq_lens.shape)}", f"[{batch}], as q has")
     return kernel.plan(seq_lens, num_heads=num_heads, q_len=q_len, **options)
@@ -145,5 +146,5 @@ def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
     """Batch, ``q_len`` and ``num_heads`` of a launch."""
     if plan is not None:
         return plan.batch, plan.q_len, plan.num_heads
-    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
     return batch, q_len, num_heads
