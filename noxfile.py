@@ -75,7 +75,7 @@ def inspect_objects(session: nox.Session, payload: str, *units: str) -> None:
 
 @nox.session
 def generate(session: nox.Session) -> None:
-    """Write generated/ from the matrix; `-- add <field=value>...` adds a point to the matrix first."""
+    """Write generated/ from the matrix; `-- add <field=value>...` or `-- remove ...` changes the matrix first."""
     session.install(*group("codegen"))
     session.run("python", "-m", "codegen", *(session.posargs or ["generate"]))
 
@@ -123,10 +123,11 @@ def units(session: nox.Session) -> None:
     inspect_objects(session, "sm100", *names[:2])
     build(session, "sm90", "--units=sparse_decode_qbf16_gather_rows_m64")
     inspect_objects(session, "sm90", "sparse_decode_qbf16_gather_rows_m64")
-    session.install("pytest")
+    session.install("pytest", "pyelftools==0.33")
     install_toolkit(session, "cudart", "crt")
     required = {"MLA_KERNELS_HEADERS": "required"}
-    session.run("pytest", "tests/sm90", "tests/sm100", "-p", "no:cacheprovider", env=required)
+    tests = ("tests/sm90", "tests/sm100", "tests/packaging/measure/compiled_units.py")
+    session.run("pytest", *tests, "-p", "no:cacheprovider", env=required)
 
 
 @nox.session
@@ -278,4 +279,4 @@ def bench(session: nox.Session) -> None:
     """Measure overheads, the code generator and the CPU kernels; the tables go to docs/benchmarks.md."""
     session.install(*group("test"), TORCH)
     session.install("--no-deps", "--force-reinstall", core_wheel(session))
-    session.run("python", str(ROOT / "ci" / "benchmarks.py"), *(session.posargs or ["--page=local"]))
+    session.run("python", "-m", "benchmarks.pages.machine", *(session.posargs or ["--page=local"]))
