@@ -8,7 +8,7 @@ import pytest
 import torch
 from mla_kernels.errors import InvalidArgumentError
 
-from tests.runtime.conftest import SCALE, Decode
+from tests.runtime.small_decode import SCALE, Decode
 
 
 def same(one, other) -> bool:
