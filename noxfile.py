@@ -123,10 +123,11 @@ def units(session: nox.Session) -> None:
     inspect_objects(session, "sm100", *names[:2])
     build(session, "sm90", "--units=sparse_decode_qbf16_gather_rows_m64")
     inspect_objects(session, "sm90", "sparse_decode_qbf16_gather_rows_m64")
-    session.install("pytest")
+    session.install("pytest", "pyelftools==0.33")
     install_toolkit(session, "cudart", "crt")
     required = {"MLA_KERNELS_HEADERS": "required"}
-    session.run("pytest", "tests/sm90", "tests/sm100", "-p", "no:cacheprovider", env=required)
+    tests = ("tests/sm90", "tests/sm100", "tests/packaging/measure/compiled_units.py")
+    session.run("pytest", *tests, "-p", "no:cacheprovider", env=required)
 
 
 @nox.session
@@ -221,7 +222,7 @@ def index(session: nox.Session) -> None:
     """Write a simple index of dist/ into build/index, install from one on loopback and try what it gave."""
     session.install(*group("test"))
     session.run("python", "-m", "ci.release.index", str(DIST), str(ROOT / "build" / "index"))
-    session.run("pytest", "tests/packaging/install_from_index.py", *session.posargs)
+    session.run("pytest", "tests/packaging/release/install_from_index.py", *session.posargs)
 
 
 @nox.session
@@ -278,4 +279,4 @@ def bench(session: nox.Session) -> None:
     """Measure overheads, the code generator and the CPU kernels; the tables go to docs/benchmarks.md."""
     session.install(*group("test"), TORCH)
     session.install("--no-deps", "--force-reinstall", core_wheel(session))
-    session.run("python", str(ROOT / "ci" / "benchmarks.py"), *(session.posargs or ["--page=local"]))
+    session.run("python", "-m", "benchmarks.pages.machine", *(session.posargs or ["--page=local"]))

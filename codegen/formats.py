@@ -109,6 +109,17 @@ class Formats:
         """The values of the traits of width that a name leaves out."""
         return {"d_qk": self.latent + self.rope, "d_v": self.latent}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The values of the trait ``kv_dtype``."""
+        return tuple(dict.fromkeys(row.name for row in self.rows))
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The names of formats and of the types of their elements and scales."""
+        parts = [part.type for row in self.rows for part in (row.latent, row.rope, row.scales) if part]
+        return tuple(dict.fromkeys([*self.names, *parts]))
+
 
 def parse(table: Mapping[str, Any]) -> Formats:
     """``formats.toml`` as the model.

@@ -38,11 +38,14 @@ def load(folder: Path = MATRIX) -> Matrix:
             tables[path.name] = tomllib.loads(path.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             problems.append(f"{path.name}: {error}")
+    cache_formats = _formats(tables)
     enums = {name: tuple(names) for file in tables.values() for name, names in file.get("enum", {}).items()}
+    enums["DType"] = tuple(dict.fromkeys([*enums["DType"], *cache_formats.types]))
     stated = {name: table for file in tables.values() for name, table in file.get("trait", {}).items()}
     traits = {name: Trait(name, table.get("enum"), table.get("prefix", "")) for name, table in stated.items()}
     domains = {name: values(table) for file in tables.values() for name, table in file.get("field", {}).items()}
     domains |= {name: tuple(table.get("values") or enums[table["enum"]]) for name, table in stated.items()}
+    domains["kv_dtype"] = cache_formats.names
     accepted = {name: tuple(table["accepts"]) for file in tables.values() for name, table in file.get("op", {}).items()}
     archs = {row["name"]: _arch(row) for file in tables.values() for row in file.get("arch", ())}
     rows, excludes = [], []
@@ -57,10 +60,6 @@ def load(folder: Path = MATRIX) -> Matrix:
             )
     if problems:
         raise MatrixError(problems)
-    try:
-        cache_formats = formats.parse(tables["formats.toml"])
-    except (KeyError, TypeError) as error:
-        raise MatrixError([f"the formats of caches: {error}"]) from error
     version = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"]
     return Matrix(
         enums,
@@ -74,6 +73,13 @@ def load(folder: Path = MATRIX) -> Matrix:
         version,
         digest(folder, "*.toml"),
     )
+
+
+def _formats(tables: Mapping[str, dict[str, Any]]) -> formats.Formats:
+    try:
+        return formats.parse(tables["formats.toml"])
+    except (KeyError, TypeError) as error:
+        raise MatrixError([f"the formats of caches: {error}"]) from error
 
 
 def digest(folder: Path, pattern: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from codegen import abi, conversions, render_abi, render_formats
+from codegen import abi, render_abi, render_formats
 from codegen.load import digest
 from codegen.model import Arch, Matrix, Range, Values, Variant
+from codegen.signature import conversions, python
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 LICENCES = Path(__file__).parent.parent / "licenses"
@@ -32,6 +33,10 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "include/mla/formats.h": _print("formats.h.j2", render_formats.context(matrix.formats)),
         "include/mla/conversions.h": _print("conversions.h.j2", conversions.context()),
         "abi_layout.cpp": _print("abi_layout.cpp.j2", render_abi.context()),
+        "python/_launcher.pyi": _print("python/launcher.pyi.j2", python.context()),
+        "python/api/signatures.py": _print("python/signatures.py.j2", python.context()),
+        "python/kernels/ops.py": _print("python/kernels.py.j2", python.context()),
+        "python/api/ops.py": _print("python/ops.py.j2", python.context()),
         "python/_formats.py": _print("formats.py.j2", render_formats.context(matrix.formats)),
         "python/_types.py": _print("types.py.j2", _types(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", _listing(matrix, variants)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegen import abi
+from codegen.signature.arguments import Op, Scalar, Tensor
 
 _KIND = {"float": "float32", "int32": "int32", "int64": "int64"}
 _MAX_OUTER = 3
@@ -22,20 +23,20 @@ def _flag(value: bool) -> str:
     return str(value).lower()
 
 
-def _row(op: abi.Op, tensor: abi.Tensor) -> tuple[str, int]:
+def _row(op: Op, tensor: Tensor) -> tuple[str, int]:
     match tensor.row:
         case None:
             return "Row::none", 0
-        case "mla":
-            return "Row::packed", abi.LATENT + abi.ROPE
+        case str(width) if tensor.width:
+            return {"mla": "Row::packed", "d_v": "Row::value"}.get(width, f"Row::{width}"), 0
         case int(extent):
             return "Row::fixed", extent
         case dim:
-            return "Row::dim", abi.dims(op).index(dim)
+            return "Row::dim", op.dims.index(dim)
 
 
-def _tensor(op: abi.Op, tensor: abi.Tensor) -> str:
-    offset = abi.offsets(op)
+def _tensor(op: Op, tensor: Tensor) -> str:
+    offset = op.offsets
     padding = [0] * (_MAX_OUTER - len(tensor.dims))
     row, extent = _row(op, tensor)
     rope = offset[tensor.views[1]] if len(tensor.views) == 2 else -1
@@ -43,7 +44,7 @@ def _tensor(op: abi.Op, tensor: abi.Tensor) -> str:
         _quoted(tensor.name),
         _quoted(tensor.dtype),
         len(tensor.dims),
-        _initialiser(*[abi.dims(op).index(dim) for dim in tensor.dims], *padding),
+        _initialiser(*[op.dims.index(dim) for dim in tensor.dims], *padding),
         _initialiser(*[_flag(bool(letter)) for letter in tensor.strides], *[_flag(False) for _ in padding]),
         row,
         extent,
@@ -54,23 +55,23 @@ def _tensor(op: abi.Op, tensor: abi.Tensor) -> str:
     )
 
 
-def _scalar(op: abi.Op, scalar: abi.Scalar) -> str:
+def _scalar(op: Op, scalar: Scalar) -> str:
     return _initialiser(
         _quoted(scalar.name),
         f"Kind::{_KIND[scalar.ctype]}",
         f"Check::{scalar.check}",
-        abi.offsets(op)[scalar.name],
+        op.offsets[scalar.name],
         scalar.default or 0,
     )
 
 
-def _op(op: abi.Op) -> str:
+def _op(op: Op) -> str:
     pascal = _pascal(op.name)
     return _initialiser(
         _quoted(op.name),
-        abi.offsets(op)["sizeof"],
-        abi.offsets(op)[abi.dims(op)[0]],
-        len(abi.dims(op)),
+        op.offsets["sizeof"],
+        op.offsets[op.dims[0]],
+        len(op.dims),
         f"k{pascal}Dims",
         len(op.tensors),
         f"k{pascal}Tensors",
@@ -92,16 +93,16 @@ def context() -> dict[str, Any]:
             {
                 "name": op.name,
                 "pascal": _pascal(op.name),
-                "dims": abi.dims(op),
+                "dims": op.dims,
                 "fields": [
                     {
                         "name": field.name,
                         "declaration": field.declaration,
-                        "offset": abi.offsets(op)[field.name],
+                        "offset": op.offsets[field.name],
                     }
-                    for field in abi.fields(op)
+                    for field in op.fields
                 ],
-                "size": abi.offsets(op)["sizeof"],
+                "size": op.offsets["sizeof"],
                 "tensors": [{"binding": _tensor(op, tensor)} for tensor in op.tensors],
                 "scalars": [{"binding": _scalar(op, scalar)} for scalar in op.scalars],
                 "binding": _op(op),

@@ -60,7 +60,7 @@ CTYPES: dict[str, Any] = {
 class Problem(ctypes.Structure):
     """``mla_decode_problem``."""
 
-    _fields_ = [(field.name, CTYPES[field.ctype]) for field in abi.fields(abi.OP["decode"])]
+    _fields_ = [(field.name, CTYPES[field.ctype]) for field in abi.OP["decode"].fields]
 
 
 def tensors(batch: int, heads: int, tokens: int, page_size: int = 128) -> dict[str, Any]:

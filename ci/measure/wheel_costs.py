@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ci.benchmarks import git_commit, markdown, processor
+from benchmarks.pages.facts import git_commit, processor
+from benchmarks.pages.markdown import markdown
 from ci.build import shards
 from ci.build.report import WORKERS, Report, plot, projected
 from ci.release import index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "201b0ef65ae6a8f2"
+ABI_HASH = "e7dc11df86f8fb09"
 STATUSES = (
     "ok",
     "dtype",

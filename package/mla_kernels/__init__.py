@@ -14,14 +14,14 @@ from mla_kernels.errors import PayloadError as PayloadError
 from mla_kernels.errors import VariantNotFoundError as VariantNotFoundError
 
 if TYPE_CHECKING:
-    from mla_kernels.api.cache import gather_kv as gather_kv
-    from mla_kernels.api.cache import store_kv as store_kv
-    from mla_kernels.api.cache import to_global_indices as to_global_indices
-    from mla_kernels.api.decode import decode as decode
     from mla_kernels.api.lookup import lookup as lookup
-    from mla_kernels.api.merge import merge_states as merge_states
-    from mla_kernels.api.sparse import sparse_decode as sparse_decode
-    from mla_kernels.api.sparse import sparse_prefill as sparse_prefill
+    from mla_kernels.api.ops import decode as decode
+    from mla_kernels.api.ops import gather_kv as gather_kv
+    from mla_kernels.api.ops import merge_states as merge_states
+    from mla_kernels.api.ops import sparse_decode as sparse_decode
+    from mla_kernels.api.ops import sparse_prefill as sparse_prefill
+    from mla_kernels.api.ops import store_kv as store_kv
+    from mla_kernels.api.ops import to_global_indices as to_global_indices
     from mla_kernels.kernels.base import Kernel as Kernel
     from mla_kernels.kernels.base import Plan as Plan
     from mla_kernels.payloads.registry import Variant as Variant
@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from mla_kernels.version import __version__ as __version__
 
 _HOMES = {
-    "api.cache": ("gather_kv", "store_kv", "to_global_indices"),
-    "api.decode": ("decode",),
     "api.lookup": ("lookup",),
-    "api.merge": ("merge_states",),
-    "api.sparse": ("sparse_decode", "sparse_prefill"),
+    "api.ops": (
+        "decode",
+        "gather_kv",
+        "merge_states",
+        "sparse_decode",
+        "sparse_prefill",
+        "store_kv",
+        "to_global_indices",
+    ),
     "kernels.base": ("Kernel", "Plan"),
     "payloads.registry": ("Variant",),
     "resolve.search": ("explain", "variants"),

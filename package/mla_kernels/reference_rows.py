@@ -24,7 +24,7 @@ _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def format_of(kv_cache: Packed) -> CacheFormat:
-    """The format of a cache, by its element type and the width of its rows.
+    """The format of a cache, by its element type and the width of its rows; float64, for tests, is taken for fp32.
 
     Raises
     ------
@@ -33,8 +33,9 @@ def format_of(kv_cache: Packed) -> CacheFormat:
     """
     parts = kv_cache if isinstance(kv_cache, tuple) else (kv_cache,)
     width = sum(part.shape[-1] for part in parts)
-    found = format_of_rows("uint8", width) if parts[0].element_size() == 1 and len(parts) == 1 else None
-    found = found or format_of_rows(_NAMES.get(parts[0].dtype, "e4m3"), width)
+    in_bytes = parts[0].element_size() == 1
+    found = format_of_rows("uint8", width) if in_bytes and len(parts) == 1 else None
+    found = found or format_of_rows("e4m3" if in_bytes else _NAMES.get(parts[0].dtype, "fp32"), width)
     if found is None:
         raise ValueError(f"no format of caches has rows of {width} elements of {parts[0].dtype}")
     return found
@@ -46,7 +47,8 @@ def read_rows(kv_cache: Packed, slots: Tensor, kv_scale: float, dtype: torch.dty
     if isinstance(kv_cache, tuple) or not form.is_bytes:
         parts = kv_cache if isinstance(kv_cache, tuple) else (kv_cache,)
         stored = [_bytes_or_elements(part)[slots // part.shape[1], slots % part.shape[1]] for part in parts]
-        rows = torch.cat([part.view(_TYPES[form.latent_type]) for part in stored], -1).to(dtype)
+        typed = [part.view(_TYPES[form.latent_type]) if part.dtype == torch.uint8 else part for part in stored]
+        rows = torch.cat(typed, -1).to(dtype)
         return rows * kv_scale if form.scale_place == "tensor" else rows
     row, scales = (pool[index] for pool, index in _places(kv_cache.view(torch.uint8), slots, form))
     latent = decoded(row[:, : form.scale_offset or form.rope_offset], form.latent_type).to(dtype)[:, : form.latent]
@@ -67,7 +69,7 @@ def write_rows(kv_cache: Packed, slots: Tensor, latent: Tensor, rope: Tensor, sc
         return
     codes, scales = quantised(latent, form)
     row_place, scale_place = _places(kv_cache.view(torch.uint8), slots, form)
-    row = torch.cat([codes, rope.to(_TYPES[form.rope_type]).contiguous().view(torch.uint8)], -1)
+    row = torch.cat([codes, encoded(rope, form.rope_type)], -1)
     if form.scale_place == "row":
         row = torch.cat([row[:, : form.scale_offset], scales, row[:, form.scale_offset :]], -1)
     row_place[0][row_place[1]] = row
@@ -77,7 +79,7 @@ def write_rows(kv_cache: Packed, slots: Tensor, latent: Tensor, rope: Tensor, sc
 
 def quantised(latent: Tensor, form: CacheFormat) -> tuple[Tensor, Tensor]:
     """Bytes of the elements and of the scales of tokens [n, latent]: a scale is the largest magnitude of its group."""
-    groups = latent.float().reshape(len(latent), -1, form.scale_group)
+    groups = latent.float().reshape(len(latent), latent.shape[1] // form.scale_group, form.scale_group)
     scales = groups.abs().amax(-1, keepdim=True) / _MAX[form.latent_type]
     scales = torch.where(scales == 0, torch.ones_like(scales), scales)
     if form.scale_type == "e8m0":

@@ -6,7 +6,7 @@ import sys
 from typing import Any, TypeAlias
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError
-from mla_kernels.formats import LATENT, ROPE, format_of_rows
+from mla_kernels.formats import LATENT, ROPE, CacheFormat, format_named, format_of_rows
 
 Tensor: TypeAlias = Any
 """A torch tensor, a NumPy array, or another object that speaks DLPack."""
@@ -41,12 +41,23 @@ def dtype_name(argument: str, tensor: Tensor) -> str:
     return _NAME[stored]
 
 
-def cache_dtype_name(argument: str, cache: Tensor) -> str:
-    """The name of a KV cache's format; bytes whose rows are those of no other format are ``e4m3``."""
-    if _stored(argument, cache) != "uint8":
-        return dtype_name(argument, cache)
-    found = format_of_rows("uint8", cache.shape[-1])
-    return found.name if found else "e4m3"
+def cache_format(argument: str, cache: Packed) -> CacheFormat:
+    """The format of a KV cache, by its element type and the width of its rows.
+
+    Bytes may be ``e4m3``. Where no format has rows of such a width, it is the one of the default widths, which the
+    launch then holds the cache to.
+
+    Raises
+    ------
+    DTypeError
+        The argument is no tensor, or has a type that no variant takes.
+    """
+    parts = cache if isinstance(cache, tuple) else (cache,)
+    in_bytes = _stored(argument, parts[0]) == "uint8"
+    name = "e4m3" if in_bytes else dtype_name(argument, parts[0])
+    width = sum(part.shape[-1] for part in parts if len(getattr(part, "shape", ())))
+    found = format_of_rows("uint8", width) if in_bytes else None
+    return found or format_of_rows(name, width) or format_named(name)
 
 
 def _stored(argument: str, tensor: Tensor) -> str:

@@ -14,7 +14,7 @@ Variant = Mapping[str, Any]
 """A row of ``registry.json``."""
 
 SHARED = {
-    "rows": ("decode", "sparse_decode"),
+    "batch_rows": ("decode", "sparse_decode"),
     "scheduler": ("decode",),
     "combine": ("decode",),
     "schedule": ("decode",),  # Hopper's names until its kernels are renamed, as are the next one and SERVES["sparse"]

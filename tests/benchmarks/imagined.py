@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from mla_kernels.bench import cuda, run_cuda
 from mla_kernels.devices import Device
-from mla_kernels.diagnostics.cli import main
+from mla_kernels.diagnostics.bench import timing
+from mla_kernels.diagnostics.bench.problems import Problem
 
+from benchmarks.command import main
+from benchmarks.ops import cuda, decode_cuda, run_cuda
+
+PAGES = Path(__file__).parents[2] / "docs" / "benchmarks"
+FIGURES = PAGES / "data" / "peers_h200.json"
 US = 100.0
 CEILINGS = {"read TB/s": 4.0, "GEMM TFLOP/s": 800.0}
 COPY = 3.0
@@ -30,16 +36,16 @@ def imagine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
             call()
         return US / 1e6
 
-    monkeypatch.setattr(cuda, "replayed", replayed)
+    monkeypatch.setattr(timing, "replayed", replayed)
     monkeypatch.setattr(cuda, "on_host", lambda call, repeats: call() and 3e-6)
     monkeypatch.setattr(cuda, "read_rate", lambda repeats: CEILINGS["read TB/s"] * 1e12)
     monkeypatch.setattr(cuda, "gemm_rate", lambda repeats: CEILINGS["GEMM TFLOP/s"] * 1e12)
     monkeypatch.setattr(cuda, "copy_rate", lambda repeats: COPY * 1e12)
     monkeypatch.setattr(cuda, "machine", lambda: MACHINE)
     monkeypatch.setattr(run_cuda.Bench, "on", torch.device("cpu"))
-    monkeypatch.setattr(run_cuda, "_device", lambda arch: Device(arch, "cpu", 0, "imagined"))
+    monkeypatch.setattr(run_cuda, "device_of_arch", lambda arch: Device(arch, "cpu", 0, "imagined"))
     monkeypatch.setattr(torch.cuda, "device", lambda ordinal: nullcontext())
-    monkeypatch.setattr(run_cuda, "count", lambda cell: 2)
+    monkeypatch.setattr(run_cuda, "count", lambda input_bytes: 2)
 
     def measure(op: run_cuda.Op, *cells: Any) -> dict[str, Any]:
         return run_cuda.measure(op, cells, "cpu", 3, lambda items, _: items)
@@ -48,11 +54,33 @@ def imagine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
 
 
 def shell(capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
-    """Calls ``bench`` with arguments, and tells its status and what it printed."""
+    """Calls ``python -m benchmarks`` with arguments, and tells its status and what it printed."""
 
     def call(*arguments: str) -> SimpleNamespace:
-        status = main(["bench", *arguments])
+        status = main(arguments)
         captured = capsys.readouterr()
         return SimpleNamespace(status=status, out=captured.out, err=captured.err)
 
     return call
+
+
+def cell_row(**changes: Any) -> dict[str, Any]:
+    cell = Problem("bf16", "bf16", 128, 128, 8192)
+    return {
+        **cell.fields, **cell.counts, "variant": "sm90a_decode", "us": 500.0,
+        "with plan us": 505.0, "call us": 4.0, **run_cuda.of_attention(cell, 500.0, CEILINGS), "peers": [],
+        **changes,
+    }  # fmt: skip
+
+
+def own(name: str, us: float | None, **more: str) -> dict[str, Any]:
+    return {"name": name, "version": "7.8", "us": us, "source": "same run", **more}
+
+
+def document(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "command": "python -m benchmarks", "op": "decode", "arch": "sm90a", "machine": MACHINE,
+        "payload": {"name": "sm90", "version": "0.1.0", "commit": "0123456789ab", "library_sha256": "f" * 64},
+        "variants": ["sm90a_decode"], "method": decode_cuda.METHOD, "repeats": 7, "ceilings": CEILINGS,
+        "not installed": ["FA3"], "rows": list(rows),
+    }  # fmt: skip

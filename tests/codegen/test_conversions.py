@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from codegen import abi
-from codegen.conversions import CONVERSIONS, assignments
 from codegen.load import MatrixError
+from codegen.signature.arguments import Scalar
+from codegen.signature.conversions import CONVERSIONS, assignments
 
 AS_DECODE, AS_GATHER = CONVERSIONS
-SOFT_CAP = abi.Scalar("logits_soft_cap", "float", "finite", 0.0)
+SOFT_CAP = Scalar("logits_soft_cap", "float", "finite", 0.0)
 
 
 def test_a_prefill_is_the_decode_of_one_request():

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,9 +93,23 @@ def test_every_generated_source_is_compiled(files):
 
 def test_offsets_leave_no_padding():
     for op in abi.OPS:
-        offsets = list(abi.offsets(op).values())
+        offsets = list(op.offsets.values())
         assert offsets == sorted(set(offsets))
         assert offsets[-1] % 8 == 0
+
+
+@pytest.mark.parametrize("op", abi.OPS, ids=lambda op: op.name)
+def test_a_row_of_an_op_names_its_own_arguments(op):
+    names = [argument.name for argument in op.arguments]
+    assert len(set(names)) == len(names)
+    assert {*op.selects, *op.together, *filter(None, (op.layout, op.plans))} <= set(names)
+    assert bool(op.plans) == any(scalar.planned for scalar in op.scalars)
+
+
+def test_documentation_is_no_part_of_the_hash(monkeypatch):
+    before = abi.abi_hash()
+    monkeypatch.setattr(abi, "OPS", tuple(replace(op, summary="Another.", doc="Words.") for op in abi.OPS))
+    assert abi.abi_hash() == before
 
 
 def test_the_hash_follows_the_fields(monkeypatch):

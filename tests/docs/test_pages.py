@@ -25,7 +25,7 @@ BLOCKS = {page: blocks(page) for page in PAGES}
 REFUSAL = next(block for block in BLOCKS[ROOT / "README.md"] if block.text.startswith("VariantNotFoundError: "))
 
 GUIDE = DOCS / "adding-a-variant.md"
-"""Its blocks build a wheel: ``tests/packaging/test_guide.py`` runs them in a clean clone."""
+"""Its blocks build a wheel: ``tests/packaging/build/test_guide.py`` runs them in a clean clone."""
 
 HERE = [block for page, found in BLOCKS.items() for block in found if page != GUIDE]
 PYTHON = [block for block in HERE if block.language == "python"]

@@ -53,7 +53,7 @@ def test_caches(tool: str, sanitizer: str) -> None:
 
 
 def check(sanitizer: str, tool: str, task: str) -> None:
-    """Without torch's cache of memory, so that what lies beyond a tensor belongs to nobody."""
+    """Run a task under a tool, without torch's cache of memory, so that what lies beyond a tensor belongs to nobody."""
     done = subprocess.run(
         [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND), "--print-limit", "20",
          sys.executable, "-m", "tests.gpu.support.small_launches", task],

@@ -62,7 +62,7 @@ def synchronize(devices: tuple[int, int]) -> None:
 @pytest.mark.usefixtures("decodes")
 @pytest.mark.parametrize("max_splits", [0, 3])
 def test_plan_decode_and_merge(variant: Row, num_heads: int, max_splits: int, devices: tuple[int, int]) -> None:
-    """Launches of one kernel take turns from the first one on; splits are merged."""
+    """Launches of one kernel take turns from the first one on; splits are combined."""
     problems = [
         Decode(variant.name, lengths=(3000 + 100 * device, 500, 0, 64), num_heads=num_heads, q_len=2, seed=device)
         for device in devices
@@ -99,7 +99,7 @@ def test_plan_decode_and_merge(variant: Row, num_heads: int, max_splits: int, de
 @each
 @pytest.mark.usefixtures("decodes")
 def test_one_call(variant: Row, devices: tuple[int, int]) -> None:
-    """What the call allocates, it allocates where q is."""
+    """The call allocates everything on the device of q."""
     first, second = devices
     problem = Decode(variant.name, lengths=(3000, 20), q_len=2)
     with torch.cuda.device(second):

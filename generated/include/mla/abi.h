@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "201b0ef65ae6a8f2"
+#define MLA_ABI_HASH "e7dc11df86f8fb09"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus

@@ -13,11 +13,11 @@ inline constexpr const char* kStatuses[] = {"ok", "dtype", "device", "shape", "s
 inline constexpr const char* kDecodeDims[] = {"batch", "q_len", "num_heads", "num_pages", "page_size", "table_width", };
 
 inline constexpr TensorBinding kDecodeTensors[] = {
-    {"q", "q_dtype", 3, {0, 1, 2}, {true, true, true}, Row::packed, 576, 8, 40, false, false},
-    {"kv_cache", "kv_dtype", 2, {3, 4, 0}, {true, true, false}, Row::packed, 576, 72, 96, false, false},
+    {"q", "q_dtype", 3, {0, 1, 2}, {true, true, true}, Row::packed, 0, 8, 40, false, false},
+    {"kv_cache", "kv_dtype", 2, {3, 4, 0}, {true, true, false}, Row::packed, 0, 72, 96, false, false},
     {"block_table", "int32", 2, {0, 5, 0}, {true, false, false}, Row::none, 0, 120, -1, true, false},
     {"seq_lens", "int32", 1, {0, 0, 0}, {false, false, false}, Row::none, 0, 136, -1, false, false},
-    {"out", "out_dtype", 3, {0, 1, 2}, {true, true, true}, Row::fixed, 512, 144, -1, false, true},
+    {"out", "out_dtype", 3, {0, 1, 2}, {true, true, true}, Row::value, 0, 144, -1, false, true},
     {"lse", "float32", 3, {0, 2, 1}, {true, true, true}, Row::none, 0, 176, -1, true, true},
 };
 
@@ -34,15 +34,15 @@ inline constexpr ScalarBinding kDecodeScalars[] = {
 inline constexpr const char* kSparseDecodeDims[] = {"batch", "q_len", "num_heads", "num_pages", "page_size", "topk", "extra_num_pages", "extra_page_size", "extra_topk", };
 
 inline constexpr TensorBinding kSparseDecodeTensors[] = {
-    {"q", "q_dtype", 3, {0, 1, 2}, {true, true, true}, Row::packed, 576, 8, 40, false, false},
-    {"kv_cache", "kv_dtype", 2, {3, 4, 0}, {true, true, false}, Row::packed, 576, 72, 96, false, false},
+    {"q", "q_dtype", 3, {0, 1, 2}, {true, true, true}, Row::packed, 0, 8, 40, false, false},
+    {"kv_cache", "kv_dtype", 2, {3, 4, 0}, {true, true, false}, Row::packed, 0, 72, 96, false, false},
     {"indices", "int32", 3, {0, 1, 5}, {true, true, false}, Row::none, 0, 120, -1, false, false},
-    {"out", "out_dtype", 3, {0, 1, 2}, {true, true, true}, Row::fixed, 512, 144, -1, false, true},
+    {"out", "out_dtype", 3, {0, 1, 2}, {true, true, true}, Row::value, 0, 144, -1, false, true},
     {"lse", "float32", 3, {0, 2, 1}, {true, true, true}, Row::none, 0, 176, -1, true, true},
     {"max_logits", "float32", 3, {0, 2, 1}, {true, true, true}, Row::none, 0, 208, -1, true, true},
     {"topk_length", "int32", 2, {0, 1, 0}, {true, true, false}, Row::none, 0, 240, -1, true, false},
     {"attn_sink", "float32", 1, {2, 0, 0}, {false, false, false}, Row::none, 0, 264, -1, true, false},
-    {"extra_kv_cache", "kv_dtype", 2, {6, 7, 0}, {true, true, false}, Row::packed, 576, 272, 296, true, false},
+    {"extra_kv_cache", "kv_dtype", 2, {6, 7, 0}, {true, true, false}, Row::packed, 0, 272, 296, true, false},
     {"extra_indices", "int32", 3, {0, 1, 8}, {true, true, false}, Row::none, 0, 320, -1, true, false},
     {"extra_topk_length", "int32", 2, {0, 1, 0}, {true, true, false}, Row::none, 0, 344, -1, true, false},
 };
@@ -58,15 +58,15 @@ inline constexpr ScalarBinding kSparseDecodeScalars[] = {
 inline constexpr const char* kSparsePrefillDims[] = {"q_len", "num_heads", "kv_len", "topk", "extra_kv_len", "extra_topk", };
 
 inline constexpr TensorBinding kSparsePrefillTensors[] = {
-    {"q", "q_dtype", 2, {0, 1, 0}, {true, true, false}, Row::packed, 576, 8, 32, false, false},
-    {"kv", "kv_dtype", 1, {2, 0, 0}, {true, false, false}, Row::packed, 576, 56, 72, false, false},
+    {"q", "q_dtype", 2, {0, 1, 0}, {true, true, false}, Row::packed, 0, 8, 32, false, false},
+    {"kv", "kv_dtype", 1, {2, 0, 0}, {true, false, false}, Row::packed, 0, 56, 72, false, false},
     {"indices", "int32", 2, {0, 3, 0}, {true, false, false}, Row::none, 0, 88, -1, false, false},
-    {"out", "out_dtype", 2, {0, 1, 0}, {true, true, false}, Row::fixed, 512, 104, -1, false, true},
+    {"out", "out_dtype", 2, {0, 1, 0}, {true, true, false}, Row::value, 0, 104, -1, false, true},
     {"max_logits", "float32", 2, {0, 1, 0}, {true, true, false}, Row::none, 0, 128, -1, true, true},
     {"lse", "float32", 2, {0, 1, 0}, {true, true, false}, Row::none, 0, 152, -1, true, true},
     {"topk_length", "int32", 1, {0, 0, 0}, {true, false, false}, Row::none, 0, 176, -1, true, false},
     {"attn_sink", "float32", 1, {1, 0, 0}, {false, false, false}, Row::none, 0, 192, -1, true, false},
-    {"extra_kv", "kv_dtype", 1, {4, 0, 0}, {true, false, false}, Row::packed, 576, 200, 216, true, false},
+    {"extra_kv", "kv_dtype", 1, {4, 0, 0}, {true, false, false}, Row::packed, 0, 200, 216, true, false},
     {"extra_indices", "int32", 2, {0, 5, 0}, {true, false, false}, Row::none, 0, 232, -1, true, false},
     {"extra_topk_length", "int32", 1, {0, 0, 0}, {true, false, false}, Row::none, 0, 248, -1, true, false},
 };
@@ -92,9 +92,9 @@ inline constexpr TensorBinding kMergeStatesTensors[] = {
 inline constexpr const char* kStoreKvDims[] = {"num_tokens", "num_pages", "page_size", };
 
 inline constexpr TensorBinding kStoreKvTensors[] = {
-    {"latent", "in_dtype", 1, {0, 0, 0}, {true, false, false}, Row::fixed, 512, 8, -1, false, false},
-    {"rope", "in_dtype", 1, {0, 0, 0}, {true, false, false}, Row::fixed, 64, 24, -1, false, false},
-    {"kv_cache", "kv_dtype", 2, {1, 2, 0}, {true, true, false}, Row::packed, 576, 40, 64, false, true},
+    {"latent", "in_dtype", 1, {0, 0, 0}, {true, false, false}, Row::latent, 0, 8, -1, false, false},
+    {"rope", "in_dtype", 1, {0, 0, 0}, {true, false, false}, Row::rope, 0, 24, -1, false, false},
+    {"kv_cache", "kv_dtype", 2, {1, 2, 0}, {true, true, false}, Row::packed, 0, 40, 64, false, true},
     {"slot_mapping", "int64", 1, {0, 0, 0}, {false, false, false}, Row::none, 0, 88, -1, false, false},
     {"scale", "float32", 0, {0, 0, 0}, {false, false, false}, Row::fixed, 1, 96, -1, true, false},
 };
@@ -103,9 +103,9 @@ inline constexpr TensorBinding kStoreKvTensors[] = {
 inline constexpr const char* kGatherKvDims[] = {"num_pages", "page_size", "num_rows", };
 
 inline constexpr TensorBinding kGatherKvTensors[] = {
-    {"kv_cache", "kv_dtype", 2, {0, 1, 0}, {true, true, false}, Row::packed, 576, 8, 32, false, false},
+    {"kv_cache", "kv_dtype", 2, {0, 1, 0}, {true, true, false}, Row::packed, 0, 8, 32, false, false},
     {"indices", "int32", 1, {2, 0, 0}, {false, false, false}, Row::none, 0, 56, -1, false, false},
-    {"out", "out_dtype", 1, {2, 0, 0}, {true, false, false}, Row::packed, 576, 64, 80, false, true},
+    {"out", "out_dtype", 1, {2, 0, 0}, {true, false, false}, Row::packed, 0, 64, 80, false, true},
 };
 
 inline constexpr ScalarBinding kGatherKvScalars[] = {

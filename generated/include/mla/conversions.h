@@ -1,4 +1,4 @@
-// Problems of one op told as problems of another. Generated; see codegen/conversions.py.
+// Problems of one op told as problems of another. Generated; see codegen/signature/conversions.py.
 #pragma once
 
 #include "mla/abi.h"

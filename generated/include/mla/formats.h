@@ -123,8 +123,12 @@ constexpr int format_index(DType dtype, int d_qk, int d_v) {
   return -1;
 }
 
-// Does not compile where formats.toml has no such row.
+// @pre There is such a format; a constant of another one does not compile.
+constexpr const CacheFormat& cache_format(DType dtype, int d_qk = kHeadDim, int d_v = kLatent) {
+  return kCacheFormats[format_index(dtype, d_qk, d_v)];
+}
+
 template <DType kKv, int kDQk = kHeadDim, int kDV = kLatent>
-inline constexpr CacheFormat kCacheFormat = kCacheFormats[format_index(kKv, kDQk, kDV)];
+inline constexpr CacheFormat kCacheFormat = cache_format(kKv, kDQk, kDV);
 
 }  // namespace mla

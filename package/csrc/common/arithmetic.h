@@ -19,4 +19,10 @@ MLA_ALWAYS_INLINE constexpr std::common_type_t<N, Divisor> ceil_div(N n, Divisor
   return (n + divisor - 1) / divisor;
 }
 
+// The least multiple of `multiple` that is not below `n`; the preconditions are those of ceil_div.
+template <class N, class Multiple>
+MLA_ALWAYS_INLINE constexpr std::common_type_t<N, Multiple> round_up(N n, Multiple multiple) {
+  return ceil_div(n, multiple) * multiple;
+}
+
 }  // namespace mla

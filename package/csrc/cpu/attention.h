@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/arithmetic.h"
 #include "common/checks.h"
 #include "common/dtype.h"
 #include "common/scales.h"
@@ -109,7 +110,5 @@ int64_t attend_nanoseconds(int64_t row_tokens);
 
 // Rows that one item of a merge takes.
 inline constexpr int kMergeRows = 16;
-
-inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace mla::cpu

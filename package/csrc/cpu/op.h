@@ -1,31 +1,16 @@
 #pragma once
 
-#include <cstdint>
-
-#include "common/buffer.h"
-#include "common/status.h"
+#include "common/op.h"
 #include "cpu/pool.h"
 
 namespace mla::cpu {
 
-// An op has neither plan nor workspace, unless it says otherwise.
-template <class ProblemType>
-struct Op {
-  using Problem = ProblemType;
-
-  static Status plan_size(const Problem&, int64_t* bytes) { return none(bytes); }
-  static Status plan(const Problem&, Buffer, Stream) { return {}; }
-  static Status workspace_size(const Problem&, int64_t* bytes) { return none(bytes); }
-
+// The threads of the CPU are what an op prepares, unless it says otherwise.
+template <class Problem>
+struct Op : mla::Op<Problem> {
   static Status prepare(int32_t) {
     MLA_TRY(check_environment());
     return start_threads();
-  }
-
- private:
-  static Status none(int64_t* bytes) {
-    *bytes = 0;
-    return {};
   }
 };
 

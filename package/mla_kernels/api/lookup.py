@@ -9,24 +9,12 @@ from mla_kernels._types import FIELDS, Arch, InDType, KvDType, KvLayout, Load, O
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.errors import VariantNotFoundError
 from mla_kernels.kernels.base import Kernel, limits
-from mla_kernels.kernels.cache import GatherKvKernel, StoreKvKernel, ToGlobalIndicesKernel
-from mla_kernels.kernels.decode import DecodeKernel
-from mla_kernels.kernels.merge_states import MergeStatesKernel
-from mla_kernels.kernels.sparse import SparseDecodeKernel, SparsePrefillKernel
+from mla_kernels.kernels.ops import KERNELS
 from mla_kernels.payloads.discovery import Payload, payloads
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.resolve.explanation import explained, obstacle
 from mla_kernels.resolve.search import search
 
-KERNELS: dict[str, type[Kernel]] = {
-    "decode": DecodeKernel,
-    "sparse_decode": SparseDecodeKernel,
-    "sparse_prefill": SparsePrefillKernel,
-    "merge_states": MergeStatesKernel,
-    "store_kv": StoreKvKernel,
-    "gather_kv": GatherKvKernel,
-    "to_global_indices": ToGlobalIndicesKernel,
-}
 _MOST_CACHED = 4096
 _cache: dict[tuple[object, ...], Kernel] = {}
 

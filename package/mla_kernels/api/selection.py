@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
+from mla_kernels._types import OutDType
 from mla_kernels.api.lookup import find
 from mla_kernels.devices.machine import arch_for
 from mla_kernels.errors import DTypeError
+from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.kernels.base import Kernel, Plan
-from mla_kernels.tensors import Packed, Tensor, cache_dtype_name, device_of, dtype_name, extents, first
+from mla_kernels.tensors import Packed, Tensor, cache_format, device_of, dtype_name, extents, first
 
 Config = dict[str, object]
 
 _MOST_CACHED = 4096
+_WIDTH = str(HEAD_DIM)
 _cache: dict[tuple[object, ...], Kernel] = {}
 _decodes: dict[tuple[object, ...], Kernel] = {}
 
@@ -91,7 +94,7 @@ def _remember(key: tuple[object, ...], kernel: Kernel) -> Kernel:
 
 def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Config:
     """The config of a dense decode."""
-    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", _WIDTH)
     page_size = _page_size(kv_cache)
     return {
         "op": "decode",
@@ -106,7 +109,7 @@ def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Conf
 
 def sparse_decode(q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | None) -> Config:
     """The config of a sparse decode."""
-    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
+    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", _WIDTH)
     return {
         "op": "sparse_decode",
         "arch": arch_for("q", first(q)),
@@ -120,12 +123,12 @@ def sparse_decode(q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | No
 
 def sparse_prefill(q: Packed, kv: Packed, indices: Tensor, out: Tensor | None) -> Config:
     """The config of a sparse prefill; ``q_len`` stays open, because every prompt has another."""
-    extents("kv", first(kv), "kv_len", "576")
+    extents("kv", first(kv), "kv_len", _WIDTH)
     return {
         "op": "sparse_prefill",
         "arch": arch_for("q", first(q)),
         **_attention(q, "kv", kv, out),
-        "num_heads": extents("q", first(q), "q_len", "num_heads", "576")[1],
+        "num_heads": extents("q", first(q), "q_len", "num_heads", _WIDTH)[1],
         "topk": extents("indices", indices, "q_len", "topk")[1],
     }
 
@@ -147,25 +150,25 @@ def merge_states(o: Tensor, out: Tensor | None, out_dtype: str | None) -> Config
 
 def store_kv(latent: Tensor, kv_cache: Packed) -> Config:
     """The config of a cache write."""
-    extents("latent", latent, "num_tokens", "512")
+    extents("latent", latent, "num_tokens", str(LATENT))
     return {
         "op": "store_kv",
         "arch": arch_for("latent", first(latent)),
         "in_dtype": dtype_name("latent", latent),
-        "kv_dtype": cache_dtype_name("kv_cache", first(kv_cache)),
+        **_cache_traits("kv_cache", kv_cache),
         "page_size": _page_size(kv_cache),
     }
 
 
 def gather_kv(kv_cache: Packed, out: Packed | None, kv_dtype: str | None, out_dtype: str | None) -> Config:
     """The config of a cache read; a quantised cache becomes ``bf16`` unless ``out`` or ``out_dtype`` says otherwise."""
-    kv_dtype = kv_dtype or cache_dtype_name("kv_cache", first(kv_cache))
-    own = "bf16" if kv_dtype in ("e4m3", "fp8_ds_mla") else kv_dtype
+    traits = _cache_traits("kv_cache", kv_cache, kv_dtype)
+    own = traits["kv_dtype"] if traits["kv_dtype"] in get_args(OutDType) else "bf16"
     written = out_dtype or (own if out is None else dtype_name("out", first(out)))
     return {
         "op": "gather_kv",
         "arch": arch_for("kv_cache", first(kv_cache)),
-        "kv_dtype": kv_dtype,
+        **traits,
         "out_dtype": written,
         "page_size": _page_size(kv_cache),
     }
@@ -185,9 +188,14 @@ def to_global_indices(token_indices: Tensor, page_size: object) -> Config:
 def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None) -> Config:
     return {
         "q_dtype": dtype_name("q", first(q)),
-        "kv_dtype": cache_dtype_name(kv_name, first(kv)),
+        **_cache_traits(kv_name, kv),
         "out_dtype": None if out is None else dtype_name("out", out),
     }
+
+
+def _cache_traits(argument: str, cache: Packed, kv_dtype: str | None = None) -> Config:
+    """The traits that the format of a cache has, which ``kv_dtype`` names where its elements do not tell."""
+    return {"kv_dtype": kv_dtype or cache_format(argument, cache).name}
 
 
 def _page_size(kv_cache: Packed) -> int:

@@ -1,28 +1,28 @@
 """The ops as ``torch.library`` ops, for ``torch.compile``: each launches its kernel, and a fake says what it returns.
 
 Compiled code allocates its own outputs and chooses its own stream, so ``out``, ``workspace`` and ``stream`` belong to
-eager calls only. Importing this module imports torch and registers the ops.
+eager calls only. A torch op takes tensors, numbers and names: latent and rope are two of its values, and a plan is its
+buffer, its variant and its shape. Importing this module imports torch and registers the ops.
 """
-
-# ruff: noqa: PLR0917  (torch.library passes arguments by position)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import torch
 
 from mla_kernels.api import selection
-from mla_kernels.api.selection import select
+from mla_kernels.api.signatures import SIGNATURES, Output, Signature
 from mla_kernels.errors import UnsupportedError
-from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.kernels.base import Plan
-from mla_kernels.kernels.decode import plan_for
-from mla_kernels.tensors import Packed, Tensor
+from mla_kernels.kernels.planned import plan_for
+from mla_kernels.tensors import cache_format, first
 
 _NAMESPACE = "mla_kernels"
 _TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-_SCALES = "float softmax_scale, float q_scale, float kv_scale, float out_scale"
+_NO_PLAN = (None, "", [0, 0, 0])
 
 
 def require_defaults(**arguments: object) -> None:
@@ -38,235 +38,133 @@ def require_defaults(**arguments: object) -> None:
             raise UnsupportedError(name, type(value).__name__, "None under torch.compile, which allocates for itself")
 
 
-def decode(
-    q: Packed, kv_cache: Packed, block_table: Tensor | None, seq_lens: Tensor, plan: Plan | None,
-    lse: Tensor | bool | None, softmax_scale: float, causal: bool, q_scale: float, kv_scale: float, out_scale: float,
-    max_splits: int, batch_invariant: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """``mla_kernels.decode`` in a graph."""
-    if lse is not False:
-        require_defaults(lse=lse)
-    made_by, shape, buffer = "", [0, 0, 0], None
-    if plan is not None:
-        made_by, shape, buffer = plan.variant, [plan.batch, plan.q_len, plan.num_heads], plan.buffer
-        max_splits, batch_invariant = plan.max_splits, plan.batch_invariant
-    out, sums = torch.ops.mla_kernels.decode(
-        *_pair(q), *_pair(kv_cache), block_table, seq_lens, buffer, made_by, shape, softmax_scale, q_scale, kv_scale,
-        out_scale, causal, max_splits, batch_invariant,
-    )  # fmt: skip
-    return out, None if lse is False else sums
+def call(op: str, arguments: dict[str, Any]) -> Any:
+    """Put an op into the graph that is being traced.
+
+    Parameters
+    ----------
+    op : str
+    arguments : dict
+        All arguments of ``mla_kernels.<op>`` by name.
+
+    Returns
+    -------
+    tensors
+        What ``mla_kernels.<op>`` returns.
+
+    Raises
+    ------
+    UnsupportedError
+        A graph cannot take an argument.
+    """
+    signature = SIGNATURES[op]
+    require_defaults(**{output.name: arguments[output.name] for output in signature.outputs})
+    require_defaults(**{name: arguments[name] for name in ("workspace", "stream", "check")})
+    results = getattr(torch.ops.mla_kernels, op)(*_values(signature, arguments))
+    if len(signature.outputs) < 2:
+        return results
+    returned = zip(signature.outputs, results, strict=True)
+    return tuple(
+        None if output.made == "unless_false" and arguments[output.name] is False else result
+        for output, result in returned
+        if output.made != "on_request" or arguments[f"return_{output.name}"]
+    )
 
 
-def sparse_decode(
-    q: Packed, kv_cache: Packed, indices: Tensor, topk_length: Tensor | None, attn_sink: Tensor | None,
-    extra_kv_cache: Packed | None, extra_indices: Tensor | None, extra_topk_length: Tensor | None,
-    lse: Tensor | bool | None, return_max_logits: bool, softmax_scale: float, q_scale: float, kv_scale: float,
-    out_scale: float, max_splits: int,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """``mla_kernels.sparse_decode`` in a graph."""
-    if lse is not False:
-        require_defaults(lse=lse)
-    out, sums, max_logits = torch.ops.mla_kernels.sparse_decode(
-        *_pair(q), *_pair(kv_cache), indices, topk_length, attn_sink, *_pair(extra_kv_cache), extra_indices,
-        extra_topk_length, softmax_scale, q_scale, kv_scale, out_scale, max_splits,
-    )  # fmt: skip
-    returned = (out, None if lse is False else sums)
-    return (*returned, max_logits) if return_max_logits else returned
+def _values(signature: Signature, arguments: dict[str, Any]) -> list[Any]:
+    """The values of a torch op, in its schema's order."""
+    plan = arguments.get("plan")
+    values: list[Any] = []
+    for name in signature.order:
+        value = arguments[name]
+        if name == "plan":
+            values += _NO_PLAN if plan is None else (plan.buffer, plan.variant, [*plan.shape[1:]])
+        elif name in signature.planned and plan is not None:
+            values.append(getattr(plan, name))
+        elif name not in signature.packed:
+            values.append(value)
+        elif isinstance(value, tuple):
+            values += value
+        else:
+            values += (value, None)
+    return values
 
 
-def sparse_prefill(
-    q: Packed, kv: Packed, indices: Tensor, topk_length: Tensor | None, attn_sink: Tensor | None,
-    extra_kv: Packed | None, extra_indices: Tensor | None, extra_topk_length: Tensor | None, softmax_scale: float,
-    q_scale: float, kv_scale: float, out_scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """``mla_kernels.sparse_prefill`` in a graph."""
-    return torch.ops.mla_kernels.sparse_prefill(  # type: ignore[no-any-return]
-        *_pair(q), *_pair(kv), indices, topk_length, attn_sink, *_pair(extra_kv), extra_indices, extra_topk_length,
-        softmax_scale, q_scale, kv_scale, out_scale,
-    )  # fmt: skip
+def _arguments(signature: Signature, values: Iterator[Any]) -> dict[str, Any]:
+    """The arguments that the values of a torch op stand for; a plan brings its scalars, which are then none of them."""
+    arguments: dict[str, Any] = {}
+    for name in signature.order:
+        arguments[name] = next(values)
+        if name == "plan":
+            made_by, shape = next(values), next(values)
+        elif name in signature.packed:
+            rope = next(values)
+            arguments[name] = arguments[name] if rope is None else (arguments[name], rope)
+    if arguments.get("plan") is not None:
+        scalars = {name: arguments[name] for name in signature.planned}
+        arguments["plan"] = Plan(arguments["plan"], made_by, *shape, **scalars)
+    return arguments
 
 
-def merge_states(
-    o: Tensor, lse: Tensor, counts: Tensor | None, out_dtype: str | None, out_lse: Tensor | bool | None
-) -> tuple[Tensor, Tensor]:
-    """``mla_kernels.merge_states`` in a graph."""
-    if out_lse is not False:
-        require_defaults(out_lse=out_lse)
-    out, sums = torch.ops.mla_kernels.merge_states(o, lse, counts, out_dtype)
-    return out, None if out_lse is False else sums
+def _run(op: str, *values: Any) -> Any:
+    """Select a kernel and launch it, as ``mla_kernels.<op>`` does."""
+    signature = SIGNATURES[op]
+    arguments = _arguments(signature, iter(values))
+    by = [arguments[name] for name in signature.selects_by]
+    if signature.layout:
+        by.append(arguments[signature.layout] is not None)
+    tensors = tuple(arguments.get(name) for name in signature.selects)
+    kernel = selection.select(getattr(selection, op), tensors, *by)
+    launched = {name: value for name, value in arguments.items() if name not in signature.selects_only}
+    if signature.plans:
+        scalars = {name: launched.pop(name) for name in signature.planned}
+        if launched["plan"] is None and any(scalars.values()):
+            launched["plan"] = plan_for(kernel, tensors[0], arguments[signature.plans], **scalars)
+    asked = {f"return_{output.name}": True for output in signature.outputs if output.made == "on_request"}
+    return kernel.launch(**launched, **asked)
 
 
-def store_kv(latent: Tensor, rope: Tensor, kv_cache: Packed, slot_mapping: Tensor, scale: Tensor | None) -> None:
-    """``mla_kernels.store_kv`` in a graph."""
-    torch.ops.mla_kernels.store_kv(latent, rope, *_pair(kv_cache), slot_mapping, scale)
+def _fake(op: str, *values: Any) -> Any:
+    """Empty tensors of the types and shapes that the op returns."""
+    signature = SIGNATURES[op]
+    arguments = _arguments(signature, iter(values))
+    results = tuple(_empty(signature, output, arguments) for output in signature.outputs)
+    return results if len(results) > 1 else results[0] if results else None
 
 
-def gather_kv(
-    kv_cache: Packed, indices: Tensor, kv_dtype: str | None, out_dtype: str | None, kv_scale: float
-) -> Tensor:
-    """``mla_kernels.gather_kv`` in a graph."""
-    return torch.ops.mla_kernels.gather_kv(*_pair(kv_cache), indices, kv_dtype, out_dtype, kv_scale)
+def _empty(signature: Signature, output: Output, arguments: dict[str, Any]) -> torch.Tensor:
+    like = first(arguments[signature.selects[0]])
+    shape = [_extent(extent, arguments) for extent in output.shape]
+    return like.new_empty(shape, dtype=_dtype(output, arguments, like))  # type: ignore[no-any-return]
 
 
-def to_global_indices(req_id: Tensor, block_table: Tensor, token_indices: Tensor, page_size: int) -> Tensor:
-    """``mla_kernels.to_global_indices`` in a graph."""
-    return torch.ops.mla_kernels.to_global_indices(req_id, block_table, token_indices, page_size)
+def _extent(extent: int | str | tuple[str, int], arguments: dict[str, Any]) -> int:
+    if isinstance(extent, int):
+        return extent
+    if isinstance(extent, str):
+        (cache,) = (name for name in ("kv_cache", "kv") if name in arguments)
+        return int(getattr(cache_format(cache, arguments[cache]), extent))
+    argument, axis = extent
+    return int(first(arguments[argument]).shape[axis])
 
 
-def _pair(packed: Packed | None) -> tuple[Tensor | None, Tensor | None]:
-    return packed if isinstance(packed, tuple) else (packed, None)
+def _dtype(output: Output, arguments: dict[str, Any], like: torch.Tensor) -> torch.dtype:
+    """The type of an output: fixed, asked for, or that of the first tensor; a quantised cache is read as another."""
+    if output.dtype != "out_dtype":
+        return getattr(torch, output.dtype)  # type: ignore[no-any-return]
+    asked = arguments.get("out_dtype")
+    if "kv_dtype" in arguments:
+        cache = arguments["kv_cache"]
+        asked = selection.gather_kv(cache, None, arguments["kv_dtype"], asked)["out_dtype"]
+    return _TORCH[asked] if asked else like.dtype
 
 
-def _packed(latent: Tensor | None, rope: Tensor | None) -> Packed | None:
-    return latent if rope is None else (latent, rope)
+def _register() -> None:
+    for op, signature in SIGNATURES.items():
+        name = f"{_NAMESPACE}::{op}"
+        torch.library.define(name, signature.schema, tags=torch.Tag.pt2_compliant_tag)
+        torch.library.impl(name, "CompositeExplicitAutograd", partial(_run, op))
+        torch.library.register_fake(name, partial(_fake, op))
 
 
-def _define(schema: str, fake: Callable[..., object]) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Register the decorated function as the op ``schema``; ``fake`` returns empty tensors of the right shape."""
-
-    def register(function: Callable[..., object]) -> Callable[..., object]:
-        name = f"{_NAMESPACE}::{schema.partition('(')[0]}"
-        torch.library.define(name, schema[schema.index("(") :], tags=torch.Tag.pt2_compliant_tag)
-        torch.library.impl(name, "CompositeExplicitAutograd", function)
-        torch.library.register_fake(name, fake)
-        return function
-
-    return register
-
-
-def _fake_decode(q: Tensor, *_: object) -> tuple[Tensor, Tensor]:
-    batch, q_len, num_heads = q.shape[:3]
-    return q.new_empty((batch, q_len, num_heads, LATENT)), _floats(q, batch, num_heads, q_len)
-
-
-@_define(
-    "decode(Tensor q, Tensor? q_rope, Tensor kv_cache, Tensor? kv_rope, Tensor? block_table, Tensor seq_lens,"
-    f" Tensor? plan, str plan_variant, SymInt[] plan_shape, {_SCALES}, bool causal, SymInt max_splits,"
-    " bool batch_invariant) -> (Tensor, Tensor)",
-    _fake_decode,
-)
-def _decode(
-    q: Tensor, q_rope: Tensor | None, kv_cache: Tensor, kv_rope: Tensor | None, block_table: Tensor | None,
-    seq_lens: Tensor, buffer: Tensor | None, plan_variant: str, plan_shape: list[int], softmax_scale: float,
-    q_scale: float, kv_scale: float, out_scale: float, causal: bool, max_splits: int, batch_invariant: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    plan = None
-    if buffer is not None:
-        batch, q_len, num_heads = plan_shape
-        plan = Plan(buffer, plan_variant, batch, q_len, num_heads, max_splits, batch_invariant)
-    queries, cache = _packed(q, q_rope), _packed(kv_cache, kv_rope)
-    kernel = selection.decode_kernel(queries, cache, None, block_table is not None, plan)
-    if plan is None and (max_splits or batch_invariant):
-        plan = plan_for(kernel, queries, seq_lens, max_splits=max_splits, batch_invariant=batch_invariant)
-    return kernel.launch(  # type: ignore[no-any-return]
-        queries, cache, block_table, seq_lens, plan=plan, softmax_scale=softmax_scale, causal=causal, q_scale=q_scale,
-        kv_scale=kv_scale, out_scale=out_scale,
-    )  # fmt: skip
-
-
-def _fake_sparse_decode(q: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
-    out, lse = _fake_decode(q)
-    return out, lse, torch.empty_like(lse)
-
-
-@_define(
-    "sparse_decode(Tensor q, Tensor? q_rope, Tensor kv_cache, Tensor? kv_rope, Tensor indices, Tensor? topk_length,"
-    " Tensor? attn_sink, Tensor? extra_kv_cache, Tensor? extra_kv_rope, Tensor? extra_indices,"
-    f" Tensor? extra_topk_length, {_SCALES}, SymInt max_splits) -> (Tensor, Tensor, Tensor)",
-    _fake_sparse_decode,
-)
-def _sparse_decode(
-    q: Tensor, q_rope: Tensor | None, kv_cache: Tensor, kv_rope: Tensor | None, indices: Tensor,
-    topk_length: Tensor | None, attn_sink: Tensor | None, extra_kv_cache: Tensor | None, extra_kv_rope: Tensor | None,
-    extra_indices: Tensor | None, extra_topk_length: Tensor | None, softmax_scale: float, q_scale: float,
-    kv_scale: float, out_scale: float, max_splits: int,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    queries, cache = _packed(q, q_rope), _packed(kv_cache, kv_rope)
-    kernel = select(selection.sparse_decode, (queries, cache, indices, None))
-    return kernel.launch(  # type: ignore[no-any-return]
-        queries, cache, indices, topk_length=topk_length, attn_sink=attn_sink,
-        extra_kv_cache=_packed(extra_kv_cache, extra_kv_rope), extra_indices=extra_indices,
-        extra_topk_length=extra_topk_length, softmax_scale=softmax_scale, q_scale=q_scale, kv_scale=kv_scale,
-        out_scale=out_scale, max_splits=max_splits, return_max_logits=True,
-    )  # fmt: skip
-
-
-def _fake_sparse_prefill(q: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
-    q_len, num_heads = q.shape[:2]
-    return q.new_empty((q_len, num_heads, LATENT)), _floats(q, q_len, num_heads), _floats(q, q_len, num_heads)
-
-
-@_define(
-    "sparse_prefill(Tensor q, Tensor? q_rope, Tensor kv, Tensor? kv_rope, Tensor indices, Tensor? topk_length,"
-    " Tensor? attn_sink, Tensor? extra_kv, Tensor? extra_kv_rope, Tensor? extra_indices, Tensor? extra_topk_length,"
-    f" {_SCALES}) -> (Tensor, Tensor, Tensor)",
-    _fake_sparse_prefill,
-)
-def _sparse_prefill(
-    q: Tensor, q_rope: Tensor | None, kv: Tensor, kv_rope: Tensor | None, indices: Tensor, topk_length: Tensor | None,
-    attn_sink: Tensor | None, extra_kv: Tensor | None, extra_kv_rope: Tensor | None, extra_indices: Tensor | None,
-    extra_topk_length: Tensor | None, softmax_scale: float, q_scale: float, kv_scale: float, out_scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    queries, rows = _packed(q, q_rope), _packed(kv, kv_rope)
-    kernel = select(selection.sparse_prefill, (queries, rows, indices, None))
-    return kernel.launch(  # type: ignore[no-any-return]
-        queries, rows, indices, topk_length=topk_length, attn_sink=attn_sink,
-        extra_kv=_packed(extra_kv, extra_kv_rope), extra_indices=extra_indices, extra_topk_length=extra_topk_length,
-        softmax_scale=softmax_scale, q_scale=q_scale, kv_scale=kv_scale, out_scale=out_scale,
-    )  # fmt: skip
-
-
-def _fake_merge_states(o: Tensor, lse: Tensor, counts: Tensor | None, out_dtype: str | None) -> tuple[Tensor, Tensor]:
-    _, num_tokens, num_heads, head_dim = o.shape
-    dtype = _TORCH[out_dtype] if out_dtype else o.dtype
-    return o.new_empty((num_tokens, num_heads, head_dim), dtype=dtype), _floats(o, num_tokens, num_heads)
-
-
-@_define("merge_states(Tensor o, Tensor lse, Tensor? counts, str? out_dtype) -> (Tensor, Tensor)", _fake_merge_states)
-def _merge_states(o: Tensor, lse: Tensor, counts: Tensor | None, out_dtype: str | None) -> tuple[Tensor, Tensor]:
-    kernel = select(selection.merge_states, (o, None), out_dtype)
-    return kernel.launch(o, lse, counts)  # type: ignore[no-any-return]
-
-
-@_define(
-    "store_kv(Tensor latent, Tensor rope, Tensor(a!) kv_cache, Tensor(b!)? kv_rope, Tensor slot_mapping, Tensor? scale)"
-    " -> ()",
-    lambda *_: None,
-)
-def _store_kv(
-    latent: Tensor, rope: Tensor, kv_cache: Tensor, kv_rope: Tensor | None, slots: Tensor, scale: Tensor | None
-) -> None:
-    cache = _packed(kv_cache, kv_rope)
-    select(selection.store_kv, (latent, cache)).launch(latent, rope, cache, slots, scale=scale)
-
-
-def _fake_gather_kv(
-    kv_cache: Tensor, kv_rope: Tensor | None, indices: Tensor, kv_dtype: str | None, out_dtype: str | None, _: float
-) -> Tensor:
-    config = selection.gather_kv(_packed(kv_cache, kv_rope), None, kv_dtype, out_dtype)
-    return kv_cache.new_empty((indices.shape[0], HEAD_DIM), dtype=_TORCH[str(config["out_dtype"])])
-
-
-@_define(
-    "gather_kv(Tensor kv_cache, Tensor? kv_rope, Tensor indices, str? kv_dtype, str? out_dtype, float kv_scale)"
-    " -> Tensor",
-    _fake_gather_kv,
-)
-def _gather_kv(
-    kv_cache: Tensor, kv_rope: Tensor | None, indices: Tensor, kv_dtype: str | None, out_dtype: str | None, scale: float
-) -> Tensor:
-    cache = _packed(kv_cache, kv_rope)
-    return select(selection.gather_kv, (cache, None), kv_dtype, out_dtype).launch(cache, indices, kv_scale=scale)
-
-
-@_define(
-    "to_global_indices(Tensor req_id, Tensor block_table, Tensor token_indices, SymInt page_size) -> Tensor",
-    lambda req_id, block_table, token_indices, page_size: token_indices.new_empty(token_indices.shape),
-)
-def _to_global_indices(req_id: Tensor, block_table: Tensor, token_indices: Tensor, page_size: int) -> Tensor:
-    kernel = select(selection.to_global_indices, (token_indices,), page_size)
-    return kernel.launch(req_id, block_table, token_indices, page_size=page_size)
-
-
-def _floats(like: Tensor, *shape: int) -> Tensor:
-    return like.new_empty(shape, dtype=torch.float32)
+_register()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from mla_kernels.api.cache import store_kv
+from mla_kernels.api.ops import store_kv
 from mla_kernels.compat.flashmla_sparse.indices import triton_convert_req_index_to_global_index
 from mla_kernels.errors import UnsupportedError
 

@@ -7,16 +7,16 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import mla_kernels
 from mla_kernels import _launcher
-from mla_kernels.bench.command import add_options as add_bench_options
-from mla_kernels.bench.command import run as run_bench
 from mla_kernels.devices.driver import driver
 from mla_kernels.devices.machine import devices, dotted
+from mla_kernels.diagnostics import tables
+from mla_kernels.diagnostics.bench import command as bench
 from mla_kernels.errors import MlaError, ValueRangeError
 from mla_kernels.payloads import evidence
 from mla_kernels.payloads.discovery import Payload, payloads
@@ -25,8 +25,13 @@ from mla_kernels.payloads.discovery import Payload, payloads
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, or 1 with a message for an error."""
     options = _parser().parse_args(arguments)
+    return status_of(options.run, options)
+
+
+def status_of(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """The exit status of a command: its own, or 1 where it raises an error of this package, which is printed."""
     try:
-        status: int = options.run(options)
+        status = run(options)
         sys.stdout.flush()  # while a reader that has gone can still be met
     except MlaError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -54,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         command("explain", _explain, "why a config is served by a variant, or by none"),
     ):
         added.add_argument("config", nargs="*", metavar="field=value", help="such as op=decode page_size=64")
-    add_bench_options(command("bench", run_bench, "measure a decode against the machine and others, or the overheads"))
+    bench.add_options(command("bench", bench.run, "time the decode kernels of an arch"))
     return parser
 
 
@@ -122,7 +127,6 @@ def _describe(payload: Payload) -> dict[str, Any]:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from mla_kernels.bench.report import MissingPackageError
     from mla_kernels.diagnostics import doctor
 
     checks = doctor.examine()
@@ -133,7 +137,7 @@ def _doctor(options: argparse.Namespace) -> int:
     else:
         try:
             _print_table("doctor", rows)
-        except MissingPackageError:  # what is broken should not need rich to be told
+        except tables.MissingPackageError:  # what is broken should not need rich to be told
             print(*(f"{row['state']:8}{row['name']}: {row['detail']}" for row in rows), sep="\n")
         print(f"{faults} of {len(checks)} checks found a fault" if faults else "no fault found")
     return 1 if faults else 0
@@ -170,6 +174,4 @@ def _print_json(value: object) -> int:
 
 
 def _print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
-    from mla_kernels.bench.report import table
-
-    table(title, rows)
+    tables.table(title, rows)

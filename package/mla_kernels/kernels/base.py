@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from mla_kernels import _launcher
 from mla_kernels.errors import UnsupportedError, ValueRangeError, WorkspaceError
+from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.kernels.device_checks import verify
 from mla_kernels.payloads.registry import Range, Value, Variant
-from mla_kernels.tensors import Tensor, device_of, empty, first
+from mla_kernels.tensors import Tensor, device_of, first
 
 Limits = Mapping[str, tuple[int, int, int]]
 NativeLaunch = Callable[..., tuple[int, int] | None]
@@ -48,8 +49,8 @@ class Plan:
     batch: int
     q_len: int
     num_heads: int
-    max_splits: int
-    batch_invariant: bool
+    max_splits: int = 0
+    batch_invariant: bool = False
     shape: tuple[str, int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -68,13 +69,15 @@ class Kernel:
         What the lookup asked for; its numbers are exact limits of the kernel.
     """
 
-    __slots__ = ("_bind", "_launch", "_limits", "_native", "config", "variant")
+    __slots__ = ("_bind", "_d_qk", "_d_v", "_launch", "_limits", "_native", "config", "variant")
     launch: Callable[..., Any]
     __call__: Callable[..., Any]
 
     def __init__(self, variant: Variant, config: Mapping[str, Value], bind: Bind, limits: Limits) -> None:
         self.variant = variant
         self.config = config
+        self._d_qk = int(variant.baked.get("d_qk", HEAD_DIM))
+        self._d_v = int(variant.baked.get("d_v", LATENT))
         self._bind = bind
         self._limits = limits
         self._native = bind(limits=limits)
@@ -144,19 +147,9 @@ class Kernel:
     def _out_dtype(self) -> str:
         return self.variant.baked["out_dtype"]
 
-    def _finish(
-        self, arguments: tuple[object, ...], like: Tensor, workspace: Tensor | None, stream: int | None, check: bool
-    ) -> None:
-        """Launch an op that has no plan; ``arguments`` are in the order of the ABI."""
-        if check:
-            self.can_run(**dict(zip(_launcher.OPS[self.variant.op], arguments, strict=True)))
-        lacking = self._launch(*arguments, None, workspace, stream)
-        if lacking is not None:
-            plan_bytes, workspace_bytes = lacking
-            if plan_bytes:
-                raise WorkspaceError("plan", "None", f"{plan_bytes} bytes, which no {self.variant.op} can be given")
-            workspace = empty("workspace", like, (workspace_bytes,), "uint8")
-            self._launch(*arguments, None, workspace, stream)
+    def _unplanned(self, plan_bytes: int) -> WorkspaceError:
+        """What a launch raises where the payload asks for a plan that the op does not have."""
+        return WorkspaceError("plan", "None", f"{plan_bytes} bytes, which no {self.variant.op} can be given")
 
     def _number(self, name: str, given: int | None) -> int:
         """A number given by the caller, or fixed by the config."""
@@ -164,6 +157,20 @@ class Kernel:
         if not isinstance(value, int):
             raise ValueRangeError(name, "None", "an integer, because the kernel's config does not fix it")
         return value
+
+
+def require_together(name: str, extra: object, indices: object, lengths: object) -> None:
+    """Refuse a second cache without indices into it, indices without the cache, and lengths without both.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    if (extra is None) is not (indices is None):
+        missing, given = ("extra_indices", name) if indices is None else (name, "extra_indices")
+        raise UnsupportedError(missing, "None", f"a tensor, because {given} is given")
+    if indices is None and lengths is not None:
+        raise UnsupportedError("extra_topk_length", "a tensor", "None, because extra_indices is None")
 
 
 def limits(variant: Variant, config: Mapping[str, Value]) -> dict[str, tuple[int, int, int]]:

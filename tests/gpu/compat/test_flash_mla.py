@@ -71,7 +71,7 @@ def test_all_variants_plan_alike(variant: str, arch: str) -> None:
 @pytest.mark.parametrize("batch", [1, 33, 100])
 @pytest.mark.parametrize("rows_of_a_request", [16, 64, 128, 512])
 def test_metadata_fits_a_row_for_each_multiprocessor(variant: str, batch: int, rows_of_a_request: int) -> None:
-    """What callers of FlashMLA reserve for a CUDA graph."""
+    """Callers of FlashMLA reserve that many rows for a CUDA graph."""
     lengths = torch.full((batch,), 1000, dtype=torch.int32, device="cuda")
     meta, num_splits = get_mla_metadata(lengths, rows_of_a_request, 1)
     assert (meta.device, num_splits.device) == (lengths.device, lengths.device)
@@ -153,7 +153,7 @@ def test_a_graph_reads_buffers_into_which_metadata_is_copied(variant: str) -> No
 
 
 def test_a_graph_fills_an_object(variant: str) -> None:
-    """The schedule is made in the graph, so that a replay schedules its own lengths."""
+    """The plan is made in the graph, so that a replay plans for its own lengths."""
     check_replays(
         steps(variant), lambda _: {"tile_scheduler_metadata": get_mla_metadata()[0]}, lambda problem, lengths: None
     )

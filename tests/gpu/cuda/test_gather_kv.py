@@ -24,7 +24,7 @@ outs = pytest.mark.parametrize("out_dtype", ["fp32", "fp16", "bf16"])
 
 
 def compare_rows(got: Tensor, want: Tensor) -> None:
-    """What one float32 product and one rounding give; any NaN is a NaN."""
+    """Rows are what one float32 product and one rounding give; any NaN stands for any other."""
     assert_close("rows", got, want.to(got.dtype), Tolerance(0.0, 0.0))
 
 
@@ -81,7 +81,7 @@ def test_every_code_with_group_scales(arch: str, out_dtype: str, tile_scale: flo
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_every_value_is_copied(arch: str, dtype: str) -> None:
-    """NaN too keeps its bits."""
+    """Every value keeps its bits, NaN included."""
     codes = torch.arange(65536, dtype=torch.int32).to(torch.int16).repeat(9).view(memory.DTYPES[dtype])
     cache = codes.view(64, 16, 576)
     got = kernel(arch, dtype, dtype)(cache.cuda(), torch.arange(1024, dtype=torch.int32).cuda())

@@ -41,7 +41,7 @@ def test_more_rows_than_a_grid_is_high(arch: str, in_dtype: str, out_dtype: str,
 @types
 @pytest.mark.parametrize("n", [5, 40])
 def test_counts(arch: str, in_dtype: str, out_dtype: str, n: int) -> None:
-    """Those that no array has too; what does not count is NaN."""
+    """Some counts are such as no array has, and states that do not count are NaN."""
     o, lse = states(in_dtype, n, 9, 4)
     counts = torch.tensor([0, 1, 2, n - 1, n, n + 1, -1, INT_MIN, INT_MAX], dtype=torch.int32)
     for token, count in enumerate(counts.clamp(0, n).tolist()):
@@ -55,7 +55,7 @@ def test_counts(arch: str, in_dtype: str, out_dtype: str, n: int) -> None:
 @types
 @pytest.mark.parametrize("value", [0.0, -0.0, math.nan, math.inf])
 def test_one_state_is_copied(arch: str, in_dtype: str, out_dtype: str, value: float) -> None:
-    """Whatever its lse, unless it is empty."""
+    """A state is copied whatever its LSE is, unless it is empty."""
     o, lse = states(in_dtype, 3, 4, 4)
     lse[0, 2], lse[0, 3, 1] = value, -math.inf
     o[0, :, 0, ::3] = -0.0
@@ -135,7 +135,7 @@ def test_nothing(arch: str, in_dtype: str, out_dtype: str, n: int, tokens: int, 
 
 
 def test_state_stride_beyond_32_bits(arch: str) -> None:
-    """Two states, 2^31 elements and more apart."""
+    """The two states lie 2^31 elements and more apart."""
     o, lse = states("bf16", 2, 3, 4, dim=128)
     both = torch.empty(2**31 + 10**5, dtype=torch.bfloat16, device="cuda").as_strided(o.shape, (2**31 + 8, 512, 128, 1))
     both.copy_(o)

@@ -54,7 +54,7 @@ def every_value(in_dtype: str) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("in_dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("scale", [1.0, 0.0137, 1 / 3, 7.7e-6, 447.3, 3e-39, 1e-30, 2.1e25, 3e38])
 def test_every_value(arch: str, in_dtype: str, scale: float) -> None:
-    """Rounded as one IEEE division and one conversion round, with any scale."""
+    """Values are rounded as one IEEE division and one conversion round them, with any scale."""
     check(arch, (in_dtype, "e4m3"), every_value(in_dtype), torch.arange(128), (2, 64), scale=torch.tensor([scale]))
 
 
@@ -117,7 +117,7 @@ def test_split_cache(arch: str, in_dtype: str, kv_dtype: str, pad: int) -> None:
 
 @types
 def test_one_row_for_all_tokens(arch: str, in_dtype: str, kv_dtype: str) -> None:
-    """Inputs that repeat one row with stride 0."""
+    """The inputs repeat one row with stride 0."""
     latent, rope = (part[:1].expand(20, -1) for part in tokens(in_dtype, 1))
     got = guarded((2, 16, width_of(kv_dtype)), kv_dtype)
     want = guarded((2, 16, width_of(kv_dtype)), kv_dtype)
@@ -151,7 +151,7 @@ def test_pool_beyond_32_bits(arch: str, in_dtype: str, kv_dtype: str) -> None:
 
 @pytest.mark.parametrize("in_dtype", ["fp16", "bf16"])
 def test_page_stride_beyond_32_bits(arch: str, in_dtype: str) -> None:
-    """Two pages, 2^31 elements and more apart."""
+    """The two pages lie 2^31 elements and more apart."""
     memory_of_both = torch.empty(PLENTY + 10**5, dtype=memory.DTYPES[in_dtype], device="cuda")
     pool = memory_of_both.as_strided((2, 16, 576), (PLENTY + 576, 576, 1))
     latent, rope = tokens(in_dtype, 32)

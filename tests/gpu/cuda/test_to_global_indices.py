@@ -27,7 +27,7 @@ def test_formula(arch: str, page_size: int, tokens: int, topk: int) -> None:
 
 @pytest.mark.parametrize(("width", "topk"), [(2047, 4096), (2048, 2048), (2049, 4096), (9, 8)])
 def test_wide_tables(arch: str, width: int, topk: int) -> None:
-    """As many pages as a block keeps at hand, and more."""
+    """A request has as many pages as a block keeps at hand, and more."""
     tensors = problem(width, tokens=70, topk=topk, requests=4, width=width, page_size=16)
     want = formula(*tensors, page_size=16)
     for pad in PADS:
@@ -75,7 +75,7 @@ def test_nothing(arch: str, tokens: int, topk: int, requests: int, width: int) -
 
 
 def test_table_stride_beyond_32_bits(arch: str) -> None:
-    """Two rows, 2^31 entries and more apart."""
+    """The two rows lie 2^31 entries and more apart."""
     both = torch.empty(2**31 + 10**5, dtype=torch.int32, device="cuda").as_strided((2, 3), (2**31 + 8, 1))
     both.copy_(torch.tensor([[1, 2, 3], [7, 8, 9]]))
     req_id = torch.tensor([1, 0], dtype=torch.int32).cuda()

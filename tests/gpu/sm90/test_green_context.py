@@ -59,7 +59,7 @@ def few_multiprocessors() -> Iterator[torch.cuda.ExternalStream]:
 def test_blocks_that_cannot_all_run_at_once(
     variant: Row, num_heads: int, lengths: tuple[int, ...], few_multiprocessors: torch.cuda.ExternalStream
 ) -> None:
-    """Parts that would merge together are merged by a kernel of their own."""
+    """Splits that the blocks would combine together are combined by a kernel of its own."""
     problem = Decode(variant.name, lengths=lengths, num_heads=num_heads)
     inputs = problem.tensors()
     workspace = poisoned_workspace()

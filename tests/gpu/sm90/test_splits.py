@@ -1,4 +1,4 @@
-"""Dense decode of the sm90 payload whose requests are split: by plans of every kind, and merged in every way."""
+"""Dense decode of the sm90 payload whose requests are split, by plans of every kind, and combined in every way."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_one_long_request_among_short_ones(variant: Row, num_heads: int) -> None
 @each_with("num_heads", [16, 64, 128])
 @pytest.mark.parametrize("long", [9000, 40000])
 def test_one_long_request_among_many(variant: Row, long: int, num_heads: int) -> None:
-    """Blocks finish the requests of two splits, and all of them merge the one request of many."""
+    """Blocks finish the requests of two splits, and all of them combine the one request of many."""
     Decode(variant.name, lengths=(500,) * 90 + (long,) + (700,) * 30, num_heads=num_heads).check()
 
 
 @each_with("num_heads", [5, 16, 128])
 @pytest.mark.parametrize("batch", [1, 2, 5, 16, 40, 100])
 def test_requests_in_any_number_of_parts(variant: Row, num_heads: int, batch: int) -> None:
-    """There are more parts than requests, or fewer, so that splits are merged in every way."""
+    """There are more parts than requests, or fewer, so that splits are combined in every way."""
     lengths = tuple(900 + 37 * (i % 5) for i in range(batch))
     Decode(variant.name, lengths=lengths, num_heads=num_heads, q_len=min(2, variant.most("q_len")), seed=batch).check()
 

@@ -36,7 +36,7 @@ def refuse(reason: str) -> None:
 
 
 def require_payload() -> None:
-    """Refuse where nothing can run; fixtures of a module come before those of its tests, and ask themselves."""
+    """Refuse where nothing can run; fixtures of a module run before those of its tests, and call this themselves."""
     reason = absence()
     if reason is not None:
         refuse(reason)

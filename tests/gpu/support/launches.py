@@ -34,7 +34,7 @@ class Case:
         set_all_bits(self.out)
 
     def check(self, seed: int) -> None:
-        """``out`` holds what the inputs say."""
+        """Compare ``out`` with what the inputs make of it."""
         assert_same_bytes("out", self.out, self.want(*self.fresh(seed)))
 
 

@@ -19,7 +19,7 @@ from mla_kernels.errors import (
     ValueRangeError,
     WorkspaceError,
 )
-from mla_kernels.kernels.decode import DecodeKernel
+from mla_kernels.kernels.ops import DecodeKernel
 
 from tests.support.flash_mla import (
     CONVENTIONS,

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import mla_kernels as mla
 import pytest
-from mla_kernels.bench import report
 from mla_kernels.diagnostics.cli import main
-
-from tests.support.native.build import build
 
 
 @pytest.fixture
@@ -86,7 +82,9 @@ def test_explain(run):
         (("list", "decode"), "config: got 'decode'; accepts field=value"),
         (("explain", "op=encode"), "op: got 'encode'; accepts decode"),
         (("bench", "--arch=cpu", "--dtypes", "int8"), "dtypes: got 'int8'"),
-        (("bench", "--arch=cpu", "--threads", "100000"), "threads: got 100000; accepts 1 to"),
+        (("bench", "--arch=cpu", "--repeats=0"), "repeats: got 0; accepts integers from 1"),
+        (("bench", "--arch=cpu", "--suite=h200", "--batch=3"), "batch: got 3; accepts nothing beside --suite"),
+        (("bench", "--arch=sm11"), "arch: got 'sm11'; accepts"),
     ],
 )
 def test_errors_are_one_line_and_status_1(run, arguments, part):
@@ -117,29 +115,17 @@ def test_reader_that_leaves_is_no_error():
     assert done.stderr == ""
 
 
-def test_bench_decode(run, tmp_path: Path):
-    picture = tmp_path / "bench.png"
-    options = ("--batch=2", "--seq=100", "--heads=3", "--dtypes=fp32,bf16:fp8_ds_mla", "--repeats=3")
-    status, out, _ = run("bench", "--arch=cpu", *options, "--json")
-    rows = json.loads(out)
+def test_bench_times_each_cell(run):
+    options = ("bench", "--arch=cpu", "--batch=2", "--seq=100", "--heads=3", "--repeats=3")
+    status, out, _ = run(*options, "--dtypes=fp32,bf16:fp8_ds_mla,bf16:fp16", "--q-len=2", "--lengths=normal", "--json")
+    first, second, unserved = json.loads(out)
     assert status == 0
-    assert [(row["q"], row["kv"], row["heads"]) for row in rows] == [("fp32", "fp32", 3), ("bf16", "fp8_ds_mla", 3)]
-    for row in rows:
-        assert row["us"] > 0
-        ceiling = max(row["GB/s"] / row["read GB/s"], row["GFLOP/s"] / row["GEMM GFLOP/s"])
-        assert row["of ceiling"] == pytest.approx(ceiling)
-        assert row["x torch"] == pytest.approx(row[f"torch {row['torch by']} us"] / row["us"])
-        assert row["GFLOP/s"] == pytest.approx(2 * 2 * 3 * 100 * (576 + 512) / row["us"] / 1e3)
-    report.plot(rows, str(picture))
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "of ceiling" in run("bench", "--arch=cpu", *options)[1]
-
-
-def test_bench_overhead(run, tmp_path):
-    status, out, _ = run("bench", "--op=overhead", f"--noop={build(tmp_path)}", "--json")
-    told = {row["what"]: row for row in json.loads(out)}
-    assert status == 0
-    assert told["import mla_kernels"]["to reach"] == "60 ms"
-    assert len(told) == 19
-    assert all(row["us"] > 0 for what, row in told.items() if "over" not in what and "allocating" not in what)
-    mla.lookup(op="decode", q_dtype="bf16")
+    assert [(row["q"], row["kv"], row["heads"], row["lengths"]) for row in (first, second)] == [
+        ("fp32", "fp32", 3, "normal"),
+        ("bf16", "fp8_ds_mla", 3, "normal"),
+    ]
+    assert first["variant"] == "cpu_decode_qfp32_kvfp32_ofp32_direct_split"
+    for row in (first, second):
+        assert row["TFLOP/s"] == pytest.approx(2 * 2 * 3 * 2 * 100 * (576 + 512) / row["us"] / 1e6)
+    assert (unserved["variant"], unserved["us"]) == ("no variant", None)
+    assert "cpu_decode_qbf16_kvbf16_obf16_direct_split" in run(*options)[1]

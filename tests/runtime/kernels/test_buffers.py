@@ -11,9 +11,8 @@ import torch
 from mla_kernels.api import selection
 from mla_kernels.errors import DTypeError, ShapeError, WorkspaceError
 from mla_kernels.kernels import base
-from mla_kernels.kernels import decode as decode_module
-from mla_kernels.kernels.cache import StoreKvKernel
-from mla_kernels.kernels.decode import DecodeKernel
+from mla_kernels.kernels import ops as kernels_of_ops
+from mla_kernels.kernels.ops import DecodeKernel, StoreKvKernel
 from mla_kernels.payloads.registry import Variant
 
 from tests.support.native.build import build
@@ -54,7 +53,7 @@ def allocates(*_: object) -> None:
 
 def test_a_decode_that_needs_neither_gets_neither(noop, decode, problem, outputs):
     with (
-        patch.object(decode_module, "empty", allocates),
+        patch.object(kernels_of_ops, "empty", allocates),
         patch.object(decode, "_native", None),  # neither asked for a size nor for a plan
     ):
         out, lse = decode(**problem.arguments(), **outputs)

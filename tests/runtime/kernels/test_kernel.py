@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+
 import mla_kernels as mla
 import numpy as np
 import pytest
 import torch
 from mla_kernels.errors import InvalidArgumentError
+from mla_kernels.kernels.ops import KERNELS
 
+from codegen import abi
 from tests.runtime.small_decode import SCALE, Decode
 
 
@@ -227,3 +232,12 @@ def test_to_global_indices_outputs():
     tokens = torch.tensor([[0, 5, -1], [3, 4, 8]], dtype=torch.int32)
     out = mla.to_global_indices(torch.tensor([0, 1], dtype=torch.int32), table, tokens, page_size=4)
     assert out.tolist() == [[16, 9, -1], [7, -1, -1]]
+
+
+@pytest.mark.parametrize("op", [op for op in abi.OPS if op.plans], ids=lambda op: op.name)
+def test_a_plan_has_the_scalars_of_its_op(op):
+    planned = {scalar.name for scalar in op.scalars if scalar.planned}
+    fields = {field.name for field in dataclasses.fields(mla.Plan)}
+    assert planned <= fields, "add them to Plan in mla_kernels/kernels/base.py"
+    parameters = inspect.signature(KERNELS[op.name].plan).parameters
+    assert planned <= parameters.keys(), "add them to PlannedKernel.plan in mla_kernels/kernels/planned.py"

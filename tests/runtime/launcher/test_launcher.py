@@ -70,7 +70,7 @@ def test_kernel_refuses_what_it_does_not_know(noop):
         noop.payload.kernel("nothing", dtypes, {}, "cpu")
     with pytest.raises(KeyError, match="kv_dtype"):
         noop.payload.kernel(name, {"q_dtype": "bf16"}, {}, "cpu")
-    with pytest.raises(ValueError, match="unknown dtype 'int4'"):
+    with pytest.raises(ValueError, match="no cache has kv_dtype 'int4'"):
         noop.payload.kernel(name, dtypes | {"kv_dtype": "int4"}, {}, "cpu")
     with pytest.raises(ValueError, match="no dimension or integer 'topk'"):
         noop.payload.kernel(name, dtypes, {"topk": (1, 2, 1)}, "cpu")

@@ -13,6 +13,7 @@ import torch
 from mla_kernels import _launcher
 
 from codegen import abi
+from codegen.signature.arguments import LATENT, ROPE, Tensor
 
 SIZES = {
     "batch": 3, "q_len": 2, "num_heads": 5, "num_pages": 7, "page_size": 4, "table_width": 6, "topk": 8,
@@ -59,10 +60,10 @@ class Noop:
     def fields(self, op: str) -> dict[str, float | int]:
         """The last problem, read as the layout of ``codegen.abi`` says."""
         data = bytes(self.record.problem)
-        offsets = abi.offsets(abi.OP[op])
+        offsets = abi.OP[op].offsets
         return {
             field.name: struct.unpack_from(_CODES[field.ctype], data, offsets[field.name])[0]
-            for field in abi.fields(abi.OP[op])
+            for field in abi.OP[op].fields
         }
 
     def kernel(
@@ -76,13 +77,13 @@ class Noop:
         return self.payload.kernel(self.payload.names[names[op]], DTYPES | dtypes, limits, device)
 
 
-def extents(tensor: abi.Tensor, dtype: str) -> tuple[int, ...]:
+def extents(tensor: Tensor, dtype: str) -> tuple[int, ...]:
     """The shape of an argument, packed rows whole."""
     shape = tuple(SIZES[dim] for dim in tensor.dims)
     if tensor.row is None:
         return shape
     if tensor.row == "mla":
-        return (*shape, 656 if dtype == "fp8_ds_mla" else abi.LATENT + abi.ROPE)
+        return (*shape, 656 if dtype == "fp8_ds_mla" else LATENT + ROPE)
     return (*shape, tensor.row if isinstance(tensor.row, int) else SIZES[tensor.row])
 
 
@@ -112,13 +113,13 @@ def launch(kernel: _launcher.Kernel, named: Mapping[str, Any], plan: Any = None,
 
 def expected(op: str, named: Mapping[str, Any], byte_rows: bool = False) -> dict[str, float | int]:
     """The problem that the arguments describe, made from the definition alone."""
-    result: dict[str, float | int] = {field.name: 0 for field in abi.fields(abi.OP[op])}
+    result: dict[str, float | int] = {field.name: 0 for field in abi.OP[op].fields}
     result["op"] = list(abi.OP).index(op)
     for tensor in abi.OP[op].tensors:
         value = named[tensor.name]
         if value is None:
             continue
-        views = value if isinstance(value, tuple) else (value, value[..., abi.LATENT :])
+        views = value if isinstance(value, tuple) else (value, value[..., LATENT:])
         whole = byte_rows and tensor.row == "mla" and tensor.dtype == "kv_dtype"
         for name, view in zip(tensor.views[:1] if whole else tensor.views, views, strict=False):
             result[name] = view.data_ptr()

@@ -18,8 +18,6 @@ constexpr int64_t kInvariantSplits = 8;
 constexpr int64_t kMostSplits = 64;     // in a request
 constexpr int64_t kChunkMultiple = 64;  // keeps splits in whole blocks of tokens
 
-int64_t round_up(int64_t value, int64_t multiple) { return ceil_div(value, multiple) * multiple; }
-
 int64_t most_splits(const PlanShape& shape) {
   if (shape.max_splits > 0) return std::min(shape.max_splits, kMostSplits);
   return shape.batch_invariant ? kInvariantSplits : kMostSplits;

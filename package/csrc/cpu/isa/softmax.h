@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "common/arithmetic.h"
 #include "cpu/isa/attend.h"
 #include "cpu/isa/simd.h"
 
@@ -11,10 +12,6 @@ namespace {
 // The stride is 64 bytes more than the rows, so that a column of the scores spreads over the
 // cache's sets.
 inline constexpr int kScoreStride = kMaxRows + 16;
-
-inline constexpr int round_up(int value, int multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // The state of an online softmax with rows in lanes; rows beyond the item's see no token.
 struct RowState {

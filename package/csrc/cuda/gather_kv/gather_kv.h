@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/dtype.h"
-#include "cuda/op.h"
+#include "common/op.h"
 
 namespace mla::cuda {
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 
 namespace mla::cuda {
 

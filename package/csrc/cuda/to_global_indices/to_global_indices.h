@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/op.h"
+#include "common/op.h"
 
 namespace mla::cuda {
 

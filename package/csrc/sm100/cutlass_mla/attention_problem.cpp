@@ -70,16 +70,7 @@ Status set_shape(const Sizes& sizes, const Traits& traits, AttentionProblem* att
 }
 
 Status set_scales(const Scales& scales, const Traits& traits, AttentionProblem* attention) {
-  MLA_TRY(check_finite({{"softmax_scale", scales.softmax},
-                        {"q_scale", scales.q},
-                        {"kv_scale", scales.kv},
-                        {"out_scale", scales.out}}));
-  if (traits.q != DType::e4m3 && scales.q != 1) {
-    return Status::error(MLA_RANGE, "q_scale", text(scales.q), "1 for a q that is not e4m3");
-  }
-  if (traits.kv != DType::e4m3 && scales.kv != 1) {
-    return Status::error(MLA_RANGE, "kv_scale", text(scales.kv), "1 for a cache that is not e4m3");
-  }
+  MLA_TRY(check_scales(traits.q, cache_format(traits.kv), scales));
   attention->softmax_scale = scales.softmax * scales.q * scales.kv;
   attention->out_scale = scales.kv * scales.out;
   if (!(attention->softmax_scale > 0) || !std::isfinite(attention->softmax_scale)) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/scales.h"
 #include "common/status.h"
 #include "cuda/traits.h"
 #include "sm100/cutlass_mla/batch_rows.h"
@@ -53,13 +54,6 @@ struct Sizes {
 // @pre `attention->device` is set.
 Status set_shape(const Sizes& sizes, const Traits& traits, AttentionProblem* attention);
 
-struct Scales {
-  float softmax;
-  float q;
-  float kv;
-  float out;
-};
-
 // Folds the scales of Q and KV into those of the logits and of the output.
 Status set_scales(const Scales& scales, const Traits& traits, AttentionProblem* attention);
 
@@ -89,7 +83,7 @@ Status check_results(const AttentionProblem& attention);
 template <class Problem>
 Status describe_all(const Problem& p, const Traits& traits, AttentionProblem* attention) {
   MLA_TRY(describe(p, traits, attention));
-  MLA_TRY(set_scales({p.softmax_scale, p.q_scale, p.kv_scale, p.out_scale}, traits, attention));
+  MLA_TRY(set_scales(scales(p), traits, attention));
   return check_results(*attention);
 }
 

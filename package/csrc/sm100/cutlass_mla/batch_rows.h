@@ -43,7 +43,8 @@ struct RowSource {
   bool fill;  // whether the rest of a row of the table is set to -1
 };
 
-// A query tensor to pack into [rows, 128, 576]. `packed` is null for one that is read in place.
+// A query tensor to pack into [rows, 128, kHeadDim]. `packed` is null for one that is read in
+// place.
 struct QueryPacking {
   const void* latent;
   const void* rope;
@@ -72,8 +73,8 @@ struct RowShape {
 Status prepare_rows(const RowShape& shape, const RowSource& source, const RowArrays& arrays,
                     const QueryPacking& query, const RowResults& results, cudaStream_t stream);
 
-// Copies `out` [rows, 128, 512] and `lse` [rows, 128] to where they belong. Either may be null, and
-// empty rows are left alone.
+// Copies `out` [rows, 128, kLatent] and `lse` [rows, 128] to where they belong. Either may be null,
+// and empty rows are left alone.
 Status unpack_rows(const RowShape& shape, const int32_t* lengths, const void* out, const float* lse,
                    const RowResults& results, cudaStream_t stream);
 

@@ -5,6 +5,7 @@
 
 #include "common/arithmetic.h"
 #include "cuda/host_device.h"
+#include "mla/formats.h"
 
 namespace mla::sm100 {
 
@@ -13,8 +14,9 @@ inline constexpr int kTileTokens = 128;  // KV tokens of a tile
 inline constexpr int kMaxSplits = 256;   // the most splits that the reduction combines
 inline constexpr int kClusterSize = 2;   // multiprocessors that compute one tile together
 
-// The kernel computes the offsets of partial results, rows * splits * 128 * 512, in 32 bits.
-inline constexpr int64_t kMaxPartialRows = (int64_t{1} << 31) / (kHeads * 512);
+// The kernel computes the offsets of partial results, rows * splits * kHeads * kLatent, in 32
+// bits.
+inline constexpr int64_t kMaxPartialRows = (int64_t{1} << 31) / (kHeads * kLatent);
 
 MLA_HOST_DEVICE constexpr int32_t tile_count(int32_t tokens) {
   return ceil_div(tokens, kTileTokens);

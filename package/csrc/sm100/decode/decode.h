@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 
 namespace mla::sm100 {
 
@@ -12,7 +12,7 @@ struct AttentionProblem;
 struct WorkspaceLayout;
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct Decode : cuda::Op<mla_decode_problem> {
+struct Decode : Op<mla_decode_problem> {
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

@@ -3,14 +3,15 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 
 namespace mla::sm100 {
 
-// The reduction of CUTLASS example 77, alone: 128 heads of 512, up to 256 states in its own layout.
+// The reduction of CUTLASS example 77, alone: 128 heads of kLatent, up to 256 states in its own
+// layout.
 template <DType kIn, DType kOut, Schedule kSchedule>
-struct MergeStates : cuda::Op<mla_merge_states_problem> {
+struct MergeStates : Op<mla_merge_states_problem> {
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

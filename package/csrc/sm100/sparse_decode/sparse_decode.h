@@ -3,15 +3,15 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 
 namespace mla::sm100 {
 
 // Sparse decode is dense decode over the selected slots, as pages of one token or gathered into
 // bf16 rows.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct SparseDecode : cuda::Op<mla_sparse_decode_problem> {
+struct SparseDecode : Op<mla_sparse_decode_problem> {
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

@@ -3,13 +3,13 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 
 namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct Decode : cuda::Op<mla_decode_problem> {
+struct Decode : Op<mla_decode_problem> {
   static Status can_run(const Problem& problem);
   static Status plan_size(const Problem& problem, int64_t* bytes);
   static Status plan(const Problem& problem, Buffer plan, Stream stream);

@@ -3,14 +3,14 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/op.h"
 #include "common/traits.h"
-#include "cuda/op.h"
 #include "sm90/sparse_decode/problem.h"
 
 namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct SparseDecode : cuda::Op<mla_sparse_decode_problem> {
+struct SparseDecode : Op<mla_sparse_decode_problem> {
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

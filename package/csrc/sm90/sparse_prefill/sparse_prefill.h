@@ -7,7 +7,7 @@ namespace mla::sm90 {
 
 // By the kernel of sparse decode, to which every query token is a request.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-struct SparsePrefill : cuda::Op<mla_sparse_prefill_problem> {
+struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

@@ -1,0 +1,1 @@
+"""How the cells of each op are measured, on a CPU and on CUDA."""

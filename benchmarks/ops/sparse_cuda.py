@@ -1,0 +1,90 @@
+"""How sparse decode and sparse prefill are timed on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import mla_kernels
+import torch
+from mla_kernels.diagnostics.bench.problems import SCALE
+from mla_kernels.kernels.base import Kernel
+
+from benchmarks.ops import run_cuda
+from benchmarks.ops.run_cuda import Bench
+from benchmarks.ops.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors
+from benchmarks.peers import adapters
+
+Launch: TypeAlias = tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]
+"""Inputs in order, and outputs by name."""
+
+_METHOD = {
+    "us": f"{run_cuda.REPLAYED} A token's selection is random and all present; merging is included.",
+    "TFLOP/s": "Two for each multiplication, every new token with every key that it selects.",
+    "of ceiling": "The larger of bytes over the read rate and FLOP over the matrix product's rate, over `us`.",
+    "x peer": "The time of the fastest peer over ours.",
+}
+DECODE_METHOD = {
+    "us": _METHOD["us"],
+    "call us": "What one `mla.sparse_decode` takes of the host, with outputs and workspace given.",
+    "TFLOP/s": _METHOD["TFLOP/s"],
+    "TB/s": "The selected rows, each as often as it is selected, indices, Q and the output.",
+    "of ceiling": _METHOD["of ceiling"],
+    "x peer": _METHOD["x peer"],
+}
+PREFILL_METHOD = {
+    "us": _METHOD["us"],
+    "call us": "What one `mla.sparse_prefill` takes of the host, with outputs and workspace given.",
+    "TFLOP/s": _METHOD["TFLOP/s"],
+    "TB/s": "KV once, indices, Q and the output.",
+    "of ceiling": _METHOD["of ceiling"],
+    "x peer": _METHOD["x peer"],
+}
+
+
+def decode_times(bench: Bench, kernel: Kernel, tensors: SparseDecodeTensors) -> Mapping[str, float | None]:
+    """Microseconds of a launch, and of the host in a call."""
+    size = kernel.workspace_size(q=tensors.q[0], kv_cache=tensors.kv_cache, indices=tensors.indices[0])
+    outputs = zip(tensors.out, tensors.lse, strict=True)
+    problems = [
+        ((q, tensors.kv_cache, indices), {"out": out, "lse": lse})
+        for q, indices, (out, lse) in zip(tensors.q, tensors.indices, outputs, strict=True)
+    ]
+    return _times(bench, kernel, mla_kernels.sparse_decode, problems, size)
+
+
+def prefill_times(bench: Bench, kernel: Kernel, tensors: SparsePrefillTensors) -> Mapping[str, float | None]:
+    """Microseconds of a launch, and of the host in a call."""
+    size = kernel.workspace_size(q=tensors.q[0], kv=tensors.kv[0], indices=tensors.indices[0])
+    outputs = zip(tensors.out, tensors.max_logits, tensors.lse, strict=True)
+    problems = [
+        ((q, kv, indices), {"out": out, "max_logits": max_logits, "lse": lse})
+        for q, kv, indices, (out, max_logits, lse) in zip(tensors.q, tensors.kv, tensors.indices, outputs, strict=True)
+    ]
+    return _times(bench, kernel, mla_kernels.sparse_prefill, problems, size)
+
+
+def _times(
+    bench: Bench, kernel: Kernel, one_call: Callable[..., object], problems: Sequence[Launch], size: int
+) -> Mapping[str, float | None]:
+    given = {"workspace": torch.empty(size, dtype=torch.uint8, device=bench.on), "softmax_scale": SCALE}
+
+    def launch(i: int) -> None:
+        positional, named = problems[i]
+        kernel(*positional, **given, **named)
+
+    positional, named = problems[0]
+    return {
+        "us": bench.replayed(launch, len(problems)),
+        "call us": bench.on_host(lambda: one_call(*positional, **given, **named)),
+    }
+
+
+DECODE = run_cuda.Op(
+    "sparse_decode", DECODE_METHOD, decode_times, SparseDecodeTensors, run_cuda.of_attention, run_cuda.OF_ATTENTION,
+    peers=lambda: adapters.SPARSE_DECODE_PEERS,
+)  # fmt: skip
+PREFILL = run_cuda.Op(
+    "sparse_prefill", PREFILL_METHOD, prefill_times, SparsePrefillTensors, run_cuda.of_attention, run_cuda.OF_ATTENTION,
+    peers=lambda: adapters.SPARSE_PREFILL_PEERS,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""What a measurement becomes: a page, a table, a plot."""

@@ -1,0 +1,189 @@
+"""Other kernels for the same problem, measured beside ours where they can be imported.
+
+A peer plans its step when it is prepared, as we do, and launches one problem when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import torch
+from mla_kernels.diagnostics.bench.problems import SCALE
+from mla_kernels.diagnostics.bench.tensors import Tensors
+from mla_kernels.diagnostics.tables import Row
+from mla_kernels.formats import LATENT
+
+from benchmarks.ops.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors
+from benchmarks.peers.figures import SAME_RUN
+
+Launch = Callable[[int], torch.Tensor]
+"""Launches problem ``i`` of the tensors and returns its output, of the shape of ``tensors.out[i]``."""
+Time = Callable[[list[Callable[[], object]]], float]
+
+_SCRATCH = 128 << 20
+_CLOSE = 0.02
+"""The largest relative error, in the norm of a problem's output, of a peer that computes the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A peer's name, what is imported, its distribution, and what prepares it for the problems of a cell."""
+
+    name: str
+    module: str
+    distribution: str
+    prepare: Callable[[Any, Any], Launch]
+
+    @property
+    def installed(self) -> bool:
+        """Whether there is anything to import; nothing is imported."""
+        try:
+            return find_spec(self.module) is not None
+        except (ImportError, ValueError):
+            return False
+
+
+def measured(peer: Peer, tensors: Any, time: Time, compare: bool) -> Row:
+    """A peer's time for the problems of a cell, or a note that says why there is none.
+
+    With ``compare``, ``tensors.out`` holds our output, and a peer whose output differs is not timed.
+    """
+    row: Row = {"name": peer.name, "version": None, "us": None, "source": SAME_RUN}
+    try:
+        module = import_module(peer.module)
+        row["version"] = _version(peer, module)
+        launch = peer.prepare(module, tensors)
+        error = _relative_error(launch(0), tensors.out[0]) if compare else 0.0
+        if not error < _CLOSE:  # nor is NaN
+            return row | {"note": f"its output differs from ours by {error:.2g} of the norm"}
+        calls: list[Callable[[], object]] = [lambda i=i: launch(i) for i in range(len(tensors.q))]  # type: ignore[misc]
+        return row | {"us": time(calls) * 1e6}
+    except Exception as error:  # whatever another package raises is its note
+        return row | {"note": f"{type(error).__name__}: {_first_line(error)}"}
+
+
+def flash_mla(module: Any, tensors: Tensors) -> Launch:
+    """FlashMLA; recent versions plan in the first launch and keep the plan in the metadata."""
+    cell = tensors.cell
+    cache = tensors.kv_cache.unsqueeze(2)
+    metadata, splits = module.get_mla_metadata(tensors.seq_lens, cell.q_len * cell.num_heads, 1)
+
+    def launch(i: int) -> torch.Tensor:
+        out: torch.Tensor
+        out, _ = module.flash_mla_with_kvcache(
+            tensors.q[i], cache, tensors.block_table[i], tensors.seq_lens, LATENT, metadata, splits,
+            softmax_scale=SCALE, causal=True,
+        )  # fmt: skip
+        return out
+
+    return launch
+
+
+def flashinfer(module: Any, tensors: Tensors) -> Launch:
+    """FlashInfer; a wrapper holds the page list of its problem, so each problem has one."""
+    cell = tensors.cell
+    scratch = torch.empty(_SCRATCH, dtype=torch.int8, device=tensors.q.device)
+    pages = (tensors.seq_lens + cell.page_size - 1) // cell.page_size
+    used = torch.arange(tensors.block_table.shape[2], device=pages.device) < pages[:, None]
+    starts = torch.nn.functional.pad(pages.cumsum(0, dtype=torch.int32), (1, 0))
+    tokens = torch.arange(cell.batch + 1, dtype=torch.int32, device=pages.device) * cell.q_len
+    latent, rope = _parts(tensors.kv_cache)
+    q_latent, q_rope = _parts(tensors.q.flatten(1, 2))
+    out = torch.empty_like(tensors.out).flatten(1, 2)
+    lse = torch.empty(out.shape[:-1], device=out.device)
+    wrappers = []
+    for table in tensors.block_table:
+        wrapper = module.BatchMLAPagedAttentionWrapper(scratch)
+        wrapper.plan(
+            tokens, starts, table[used], tensors.seq_lens, cell.num_heads, LATENT, rope.shape[-1], cell.page_size,
+            True, SCALE, out.dtype, latent.dtype,
+        )  # fmt: skip
+        wrappers.append(wrapper)
+
+    def launch(i: int) -> torch.Tensor:
+        wrappers[i].run(q_latent[i], q_rope[i], latent, rope, out=out[i], lse=lse[i], return_lse=True)
+        return out[i].view(tensors.out[i].shape)
+
+    return launch
+
+
+def flash_attention(module: Any, tensors: Tensors) -> Launch:
+    """FlashAttention 3: the rope is Q and K, the latent a second Q and V."""
+    cell = tensors.cell
+    latent, rope = _parts(tensors.kv_cache.unsqueeze(2))
+    q_latent, q_rope = _parts(tensors.q)
+    metadata = module.get_scheduler_metadata(
+        cell.batch, cell.q_len, tensors.block_table.shape[2] * cell.page_size, cell.num_heads, 1, 64, tensors.seq_lens,
+        qkv_dtype=tensors.q.dtype, headdim_v=LATENT, page_size=cell.page_size, causal=True,
+    )  # fmt: skip
+
+    def launch(i: int) -> torch.Tensor:
+        out: torch.Tensor = module.flash_attn_with_kvcache(
+            q_rope[i], rope, latent, qv=q_latent[i], cache_seqlens=tensors.seq_lens, page_table=tensors.block_table[i],
+            softmax_scale=SCALE, causal=True, scheduler_metadata=metadata,
+        )  # fmt: skip
+        return out
+
+    return launch
+
+
+def flash_mla_sparse_decode(module: Any, tensors: SparseDecodeTensors) -> Launch:
+    """FlashMLA over 656 bytes a token; the metadata is made by the first launch."""
+    cache = tensors.kv_cache.unsqueeze(2)
+    metadata, _ = module.get_mla_metadata()
+
+    def launch(i: int) -> torch.Tensor:
+        out: torch.Tensor
+        out, _ = module.flash_mla_with_kvcache(
+            tensors.q[i], cache, None, None, LATENT, metadata, None, softmax_scale=SCALE, is_fp8_kvcache=True,
+            indices=tensors.indices[i],
+        )  # fmt: skip
+        return out
+
+    return launch
+
+
+def flash_mla_sparse_prefill(module: Any, tensors: SparsePrefillTensors) -> Launch:
+    """FlashMLA over bf16 rows."""
+
+    def launch(i: int) -> torch.Tensor:
+        indices = tensors.indices[i].unsqueeze(1)
+        out: torch.Tensor = module.flash_mla_sparse_fwd(tensors.q[i], tensors.kv[i].unsqueeze(1), indices, SCALE)[0]
+        return out
+
+    return launch
+
+
+SPARSE_DECODE_PEERS = (Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_sparse_decode),)
+SPARSE_PREFILL_PEERS = (Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_sparse_prefill),)
+PEERS = (
+    Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla),
+    Peer("FlashInfer", "flashinfer.mla", "flashinfer-python", flashinfer),
+    Peer("FA3", "flash_attn_interface", "flash_attn_3", flash_attention),
+)
+
+
+def _parts(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Views of the latent and the rope."""
+    return rows[..., :LATENT], rows[..., LATENT:]
+
+
+def _version(peer: Peer, module: ModuleType) -> str:
+    try:
+        return version(peer.distribution)
+    except PackageNotFoundError:
+        return str(getattr(module, "__version__", "unknown"))
+
+
+def _relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
+    return float((got.double() - want.double()).norm() / want.double().norm())
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")

@@ -1,0 +1,256 @@
+"""Attention: over a dense cache, over selected slots of a cache, and over selected rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from codegen.ops.common import BYTES, FLOATS, KV_SCALE, POOL, UNIT
+from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Scalar, Tensor
+
+ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule")
+SCALES = (
+    Scalar(
+        "softmax_scale",
+        "float",
+        "finite",
+        doc="Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.",
+    ),
+    Scalar("q_scale", "float", "finite", 1.0, doc=UNIT),
+    KV_SCALE,
+    Scalar("out_scale", "float", "finite", 1.0, doc="Factor of the output."),
+)
+MAX_SPLITS = Scalar(
+    "max_splits",
+    "int64",
+    "count",
+    0,
+    doc="The most parts that a row is split into; 0 lets the payload choose.",
+)
+OF_THE_PLAN = "Belongs to the plan, and is of the one made for this call; see ``kernel.plan``."
+
+CACHE = f"the type of ``q`` or e4m3; {BYTES}"
+PER_QUERY = (("batch", "q_len", "num_heads"), ("b", "s", "h"))
+PER_HEAD = (("batch", "num_heads", "q_len"), ("b", "h", "s"))
+PER_TOKEN = (("q_len", "num_heads"), ("s", "h"))
+EXTRA_POOL = (("extra_num_pages", "extra_page_size"), ("page", "token"))
+
+COUNTS = "Only so many of a row's indices count."
+SECOND = "A second cache, attended together with the first."
+LSE = "Natural logarithm of the sum of exponentials; -inf where "
+ATTN_SINK = Tensor(
+    "attn_sink",
+    "float32",
+    ("num_heads",),
+    ("",),
+    optional=True,
+    keyword=True,
+    doc="A logit without a value: ``out`` is multiplied by ``1 / (1 + exp(attn_sink - lse))``; ``lse`` is unchanged.",
+)
+
+DECODE = Op(
+    "decode",
+    ATTENTION,
+    (
+        Tensor(
+            "q",
+            "q_dtype",
+            *PER_QUERY,
+            "mla",
+            takes=FLOATS,
+            doc="The absorbed queries of the ``q_len`` newest tokens of each request.",
+        ),
+        Tensor(
+            "kv_cache",
+            "kv_dtype",
+            *POOL,
+            "mla",
+            takes=CACHE,
+            doc="Without a block table, page ``b`` is the cache of request ``b``.",
+        ),
+        Tensor(
+            "block_table",
+            "int32",
+            ("batch", "table_width"),
+            ("b", ""),
+            optional=True,
+            doc="The pages of each request in order; entries past its length are not read.",
+        ),
+        Tensor(
+            "seq_lens",
+            "int32",
+            ("batch",),
+            ("",),
+            doc="Tokens in the cache of each request, the new ones included; 0 is allowed.",
+        ),
+        Tensor("out", "out_dtype", *PER_QUERY, "d_v", role="output", doc="0 where a token sees no key."),
+        Tensor(
+            "lse",
+            "float32",
+            *PER_HEAD,
+            optional=True,
+            role="output",
+            made="unless_false",
+            doc=LSE + "a token sees no key.",
+        ),
+    ),
+    (
+        *SCALES,
+        Scalar(
+            "causal",
+            "int32",
+            "flag",
+            1,
+            doc="New token ``s`` sees ``seq_lens - q_len + 1 + s`` keys (aligned at the bottom right); otherwise all.",
+        ),
+        replace(MAX_SPLITS, planned=True, doc=OF_THE_PLAN),
+        Scalar("batch_invariant", "int32", "flag", 0, planned=True, doc=OF_THE_PLAN),
+    ),
+    selects=("q", "kv_cache", "out"),
+    layout="block_table",
+    plans="seq_lens",
+    summary="Attend from new tokens to a dense KV cache (absorbed MLA; DeepSeek-V2, arXiv:2405.04434, 2.1).",
+    doc=f"With K the {HEAD_DIM}-wide rows and V their first {LATENT} columns,"
+    " ``P = softmax(softmax_scale * q_scale * kv_scale * Q K^T)`` and ``out = out_scale * kv_scale * P V``.",
+)
+
+SPARSE_DECODE = Op(
+    "sparse_decode",
+    ATTENTION,
+    (
+        Tensor("q", "q_dtype", *PER_QUERY, "mla", takes=FLOATS),
+        Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes=CACHE),
+        Tensor(
+            "indices",
+            "int32",
+            ("batch", "q_len", "topk"),
+            ("b", "s", ""),
+            doc="Global slots, ``page * page_size + offset``; a negative one is absent.",
+        ),
+        Tensor("out", "out_dtype", *PER_QUERY, "d_v", role="output", doc="0 where no index counts."),
+        Tensor(
+            "lse",
+            "float32",
+            *PER_HEAD,
+            optional=True,
+            role="output",
+            made="unless_false",
+            doc=LSE + "no index counts.",
+        ),
+        Tensor(
+            "max_logits",
+            "float32",
+            *PER_HEAD,
+            optional=True,
+            role="output",
+            made="on_request",
+            doc="The largest scaled logit; -inf where no index counts.",
+        ),
+        Tensor(
+            "topk_length",
+            "int32",
+            ("batch", "q_len"),
+            ("b", "s"),
+            optional=True,
+            keyword=True,
+            broadcast="q_len",
+            doc=COUNTS,
+        ),
+        ATTN_SINK,
+        Tensor("extra_kv_cache", "kv_dtype", *EXTRA_POOL, "mla", optional=True, keyword=True, doc=SECOND),
+        Tensor(
+            "extra_indices",
+            "int32",
+            ("batch", "q_len", "extra_topk"),
+            ("b", "s", ""),
+            optional=True,
+            keyword=True,
+            doc="Global slots of the second cache.",
+        ),
+        Tensor(
+            "extra_topk_length",
+            "int32",
+            ("batch", "q_len"),
+            ("b", "s"),
+            optional=True,
+            keyword=True,
+            broadcast="q_len",
+            doc=COUNTS,
+        ),
+    ),
+    (*SCALES, MAX_SPLITS),
+    selects=("q", "kv_cache", "indices", "out"),
+    together=("extra_kv_cache", "extra_indices", "extra_topk_length"),
+    summary="Attend from new tokens to selected slots of a KV cache (DeepSeek Sparse Attention).",
+    doc="Scales are as in ``decode``.",
+)
+
+SPARSE_PREFILL = Op(
+    "sparse_prefill",
+    ATTENTION,
+    (
+        Tensor(
+            "q",
+            "q_dtype",
+            *PER_TOKEN,
+            "mla",
+            bare=True,
+            takes=FLOATS,
+            doc=f"Or [..., {LATENT}], where there is no rope part.",
+        ),
+        Tensor(
+            "kv",
+            "kv_dtype",
+            ("kv_len",),
+            ("token",),
+            "mla",
+            bare=True,
+            takes="the type of ``q``",
+            doc=f"Or [kv_len, {LATENT}].",
+        ),
+        Tensor(
+            "indices",
+            "int32",
+            ("q_len", "topk"),
+            ("s", ""),
+            doc="Rows of ``kv``; a negative one is absent.",
+        ),
+        Tensor("out", "out_dtype", *PER_TOKEN, "d_v", role="output", doc="0 where no index counts."),
+        Tensor(
+            "max_logits",
+            "float32",
+            *PER_TOKEN,
+            optional=True,
+            role="output",
+            doc="The largest scaled logit; -inf where no index counts.",
+        ),
+        Tensor("lse", "float32", *PER_TOKEN, optional=True, role="output", doc=LSE + "no index counts."),
+        Tensor("topk_length", "int32", ("q_len",), ("s",), optional=True, keyword=True, doc=COUNTS),
+        ATTN_SINK,
+        Tensor(
+            "extra_kv",
+            "kv_dtype",
+            ("extra_kv_len",),
+            ("token",),
+            "mla",
+            optional=True,
+            keyword=True,
+            bare=True,
+            doc="Further rows, attended together with the first.",
+        ),
+        Tensor(
+            "extra_indices",
+            "int32",
+            ("q_len", "extra_topk"),
+            ("s", ""),
+            optional=True,
+            keyword=True,
+            doc="Rows of ``extra_kv``.",
+        ),
+        Tensor("extra_topk_length", "int32", ("q_len",), ("s",), optional=True, keyword=True, doc=COUNTS),
+    ),
+    SCALES,
+    selects=("q", "kv", "indices", "out"),
+    together=("extra_kv", "extra_indices", "extra_topk_length"),
+    summary="Attend from the tokens of a prompt to selected rows of one unpaged KV tensor.",
+    doc="Scales are as in ``decode``, and everything else as in ``sparse_decode``.",
+)

@@ -1,0 +1,156 @@
+"""Around attention: merging partial results, writing and reading caches, translating indices."""
+
+from __future__ import annotations
+
+from codegen.ops.common import BYTES, FLOATS, KV_SCALE, POOL
+from codegen.signature.arguments import Op, Option, Scalar, Tensor
+
+MERGE_STATES = Op(
+    "merge_states",
+    ("in_dtype", "out_dtype", "schedule"),
+    (
+        Tensor(
+            "o",
+            "in_dtype",
+            ("num_states", "num_tokens", "num_heads"),
+            ("n", "t", "h"),
+            "head_dim",
+            takes="fp32, or the type of the output",
+        ),
+        Tensor(
+            "lse",
+            "float32",
+            ("num_states", "num_tokens", "num_heads"),
+            ("n", "t", "h"),
+            doc="Natural logarithms.",
+        ),
+        Tensor(
+            "counts",
+            "int32",
+            ("num_tokens",),
+            ("t",),
+            optional=True,
+            doc="Only the first so many states of a token count.",
+        ),
+        Tensor(
+            "out",
+            "out_dtype",
+            ("num_tokens", "num_heads"),
+            ("t", "h"),
+            "head_dim",
+            role="output",
+            doc="0 where no state counts, or all are empty.",
+        ),
+        Tensor(
+            "out_lse",
+            "float32",
+            ("num_tokens", "num_heads"),
+            ("t", "h"),
+            optional=True,
+            role="output",
+            made="unless_false",
+            doc="-inf there.",
+        ),
+    ),
+    selects=("o", "out"),
+    options=(Option("out_dtype", "By default the type of ``out``, otherwise of ``o``."),),
+    summary="Merge partial attention results: ``lse = logsumexp_i lse_i``, ``out = sum_i exp(lse_i - lse) o_i``.",
+)
+
+STORE_KV = Op(
+    "store_kv",
+    ("in_dtype", "kv_dtype"),
+    (
+        Tensor("latent", "in_dtype", ("num_tokens",), ("t",), "latent", takes=FLOATS),
+        Tensor("rope", "in_dtype", ("num_tokens",), ("t",), "rope", takes="the type of ``latent``"),
+        Tensor(
+            "kv_cache",
+            "kv_dtype",
+            *POOL,
+            "mla",
+            role="updated",
+            takes=f"the type of ``latent`` or e4m3; {BYTES}",
+        ),
+        Tensor(
+            "slot_mapping",
+            "int64",
+            ("num_tokens",),
+            ("",),
+            doc="Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.",
+        ),
+        Tensor(
+            "scale",
+            "float32",
+            (),
+            (),
+            1,
+            optional=True,
+            keyword=True,
+            doc="What one unit of an e4m3 element stands for; needed for e4m3, refused otherwise.",
+        ),
+    ),
+    selects=("latent", "kv_cache"),
+    summary="Write new tokens into a KV cache, quantising where the cache is e4m3 or fp8_ds_mla.",
+)
+
+GATHER_KV = Op(
+    "gather_kv",
+    ("kv_dtype", "out_dtype"),
+    (
+        Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes=f"or {BYTES}"),
+        Tensor("indices", "int32", ("num_rows",), ("",), doc="Global slots; a negative one gives a row of zeros."),
+        Tensor(
+            "out",
+            "out_dtype",
+            ("num_rows",),
+            ("row",),
+            "mla",
+            role="output",
+            doc="A tuple of latent and rope where one was given.",
+        ),
+    ),
+    (KV_SCALE,),
+    selects=("kv_cache", "out"),
+    options=(
+        Option("kv_dtype", "By default what the cache's element type and row width say."),
+        Option(
+            "out_dtype",
+            "By default the type of ``out``, otherwise of the cache; ``bf16`` for a quantised one.",
+        ),
+    ),
+    summary="Read selected rows of a KV cache, dequantised.",
+)
+
+TO_GLOBAL_INDICES = Op(
+    "to_global_indices",
+    (),
+    (
+        Tensor(
+            "req_id",
+            "int32",
+            ("num_tokens",),
+            ("",),
+            doc="The request of each token: its row of the block table.",
+        ),
+        Tensor("block_table", "int32", ("num_requests", "table_width"), ("b", "")),
+        Tensor(
+            "token_indices",
+            "int32",
+            ("num_tokens", "topk"),
+            ("t", ""),
+            doc="Positions within the request; a negative one is absent.",
+        ),
+        Tensor(
+            "out",
+            "int32",
+            ("num_tokens", "topk"),
+            ("t", ""),
+            role="output",
+            doc="``block_table[req, position // page_size] * page_size + position % page_size``; -1 for an absent"
+            " position, one past the table, or a page that is negative.",
+        ),
+    ),
+    (Scalar("page_size", "int64", "positive", configured=True, doc="Slots of a page."),),
+    selects=("token_indices",),
+    summary="Translate positions within a request to global slots of a paged cache.",
+)

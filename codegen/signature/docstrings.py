@@ -1,0 +1,49 @@
+"""The docstrings of Python's public functions, in numpy style, from the rows of the ops."""
+
+from __future__ import annotations
+
+import textwrap
+
+from codegen.signature.arguments import Op, Tensor
+
+_WIDTH = 116
+
+
+def lines(op: Op) -> list[str]:
+    """The docstring's lines after the summary."""
+    result = ["", *textwrap.wrap(op.doc, _WIDTH)] if op.doc else []
+    result += ["", "Parameters", "----------"]
+    for tensor in op.inputs:
+        result += _entry(tensor.name, _described(tensor) + (", optional" if tensor.optional else ""), tensor.doc)
+    if op.plans:
+        result += _entry(
+            "plan", "Plan, optional", f"From ``kernel.plan({op.plans})``; made for this call unless given."
+        )
+    for option in op.options:
+        result += _entry(option.name, "str, optional", option.doc)
+    for scalar in op.scalars:
+        result += _entry(scalar.name, scalar.python, scalar.doc)
+    for tensor in op.outputs:
+        left_out = "``False`` leaves it out." if tensor.made == "unless_false" else ""
+        result += _entry(tensor.name, f"{_described(tensor)}, optional", left_out)
+        if tensor.made == "on_request":
+            result += _entry(f"return_{tensor.name}", "bool", f"Whether to allocate and return ``{tensor.name}``.")
+    if op.outputs:
+        result += ["", "Returns", "-------"]
+    for tensor in op.outputs:
+        end = {"always": "", "unless_false": ", or None", "on_request": "; only where it is given or asked for"}
+        result += _entry(tensor.name, _described(tensor) + end[tensor.made], tensor.doc)
+    return result
+
+
+def _described(tensor: Tensor) -> str:
+    """``int32 [batch, table_width]``."""
+    shape = f"[{', '.join(str(part) for part in tensor.shape)}]"
+    if tensor.broadcast:
+        shape += f" or [{', '.join(dim for dim in tensor.dims if dim != tensor.broadcast)}]"
+    fixed = "" if tensor.dtype.endswith("_dtype") else f"{tensor.dtype} "
+    return f"{fixed}{shape}" + (f", {tensor.takes}" if tensor.takes else "")
+
+
+def _entry(name: str, kind: str, doc: str) -> list[str]:
+    return [f"{name} : {kind}", *textwrap.wrap(doc, _WIDTH, initial_indent="    ", subsequent_indent="    ")]

@@ -1,0 +1,586 @@
+"""The ops in one call: the kernel is looked up from the tensors, and cached. Generated; see codegen/ops.
+
+A tensor is a torch tensor, a NumPy array or another object that speaks DLPack; outputs are allocated in the framework
+and on the device of the first argument unless given. ``Packed`` arguments are one tensor of 576-wide rows, or a tuple
+of latent ``[..., 512]`` and rope ``[..., 64]``. A ``uint8`` cache of 656-wide rows is ``fp8_ds_mla``, of 576-wide
+ones ``e4m3``. Every op takes ``workspace`` (``uint8``, at least ``kernel.workspace_size(...)`` bytes; allocated unless
+given), ``stream`` (a CUDA stream's address; by default the framework's current one) and ``check`` (read the device's
+values and refuse bad ones before the launch; a CPU always does). Errors are those of ``mla_kernels.errors``: an
+``InvalidArgumentError`` names the argument, and nothing has then been written.
+"""
+
+from __future__ import annotations
+
+from mla_kernels.api import selection
+from mla_kernels.api.selection import select
+from mla_kernels.kernels.base import Plan
+from mla_kernels.kernels.planned import plan_for
+from mla_kernels.tensors import Packed, Tensor, compiling
+
+
+def decode(
+    q: Packed,
+    kv_cache: Packed,
+    block_table: Tensor | None = None,
+    seq_lens: Tensor | None = None,
+    *,
+    plan: Plan | None = None,
+    softmax_scale: float,
+    q_scale: float = 1.0,
+    kv_scale: float = 1.0,
+    out_scale: float = 1.0,
+    causal: bool = True,
+    max_splits: int = 0,
+    batch_invariant: bool = False,
+    out: Tensor | None = None,
+    lse: Tensor | bool | None = None,
+    workspace: Tensor | None = None,
+    stream: int | None = None,
+    check: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Attend from new tokens to a dense KV cache (absorbed MLA; DeepSeek-V2, arXiv:2405.04434, 2.1).
+
+    With K the 576-wide rows and V their first 512 columns, ``P = softmax(softmax_scale * q_scale * kv_scale * Q K^T)``
+    and ``out = out_scale * kv_scale * P V``.
+
+    Parameters
+    ----------
+    q : [batch, q_len, num_heads, 576], fp32 fp16 bf16
+        The absorbed queries of the ``q_len`` newest tokens of each request.
+    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla
+        Without a block table, page ``b`` is the cache of request ``b``.
+    block_table : int32 [batch, table_width], optional
+        The pages of each request in order; entries past its length are not read.
+    seq_lens : int32 [batch]
+        Tokens in the cache of each request, the new ones included; 0 is allowed.
+    plan : Plan, optional
+        From ``kernel.plan(seq_lens)``; made for this call unless given.
+    softmax_scale : float
+        Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
+    q_scale : float
+        What one unit of an e4m3 element stands for; 1 for other types.
+    kv_scale : float
+        What one unit of an e4m3 element stands for; 1 for other types.
+    out_scale : float
+        Factor of the output.
+    causal : bool
+        New token ``s`` sees ``seq_lens - q_len + 1 + s`` keys (aligned at the bottom right); otherwise all.
+    max_splits : int
+        Belongs to the plan, and is of the one made for this call; see ``kernel.plan``.
+    batch_invariant : bool
+        Belongs to the plan, and is of the one made for this call; see ``kernel.plan``.
+    out : [batch, q_len, num_heads, 512], optional
+    lse : float32 [batch, num_heads, q_len], optional
+        ``False`` leaves it out.
+
+    Returns
+    -------
+    out : [batch, q_len, num_heads, 512]
+        0 where a token sees no key.
+    lse : float32 [batch, num_heads, q_len], or None
+        Natural logarithm of the sum of exponentials; -inf where a token sees no key.
+    """
+    if compiling():
+        from mla_kernels.api import torch_ops
+
+        arguments = {
+            "q": q,
+            "kv_cache": kv_cache,
+            "block_table": block_table,
+            "seq_lens": seq_lens,
+            "plan": plan,
+            "softmax_scale": softmax_scale,
+            "q_scale": q_scale,
+            "kv_scale": kv_scale,
+            "out_scale": out_scale,
+            "causal": causal,
+            "max_splits": max_splits,
+            "batch_invariant": batch_invariant,
+            "out": out,
+            "lse": lse,
+            "workspace": workspace,
+            "stream": stream,
+            "check": check,
+        }
+        return torch_ops.call("decode", arguments)  # type: ignore[no-any-return]
+    kernel = selection.decode_kernel(q, kv_cache, out, block_table is not None, plan)
+    if plan is None and (max_splits or batch_invariant):
+        options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "stream": stream}
+        plan = plan_for(kernel, q, seq_lens, **options)
+    return kernel.launch(  # type: ignore[no-any-return]
+        q,
+        kv_cache,
+        block_table,
+        seq_lens,
+        plan=plan,
+        softmax_scale=softmax_scale,
+        q_scale=q_scale,
+        kv_scale=kv_scale,
+        out_scale=out_scale,
+        causal=causal,
+        out=out,
+        lse=lse,
+        workspace=workspace,
+        stream=stream,
+        check=check,
+    )
+
+
+def sparse_decode(
+    q: Packed,
+    kv_cache: Packed,
+    indices: Tensor,
+    *,
+    topk_length: Tensor | None = None,
+    attn_sink: Tensor | None = None,
+    extra_kv_cache: Packed | None = None,
+    extra_indices: Tensor | None = None,
+    extra_topk_length: Tensor | None = None,
+    softmax_scale: float,
+    q_scale: float = 1.0,
+    kv_scale: float = 1.0,
+    out_scale: float = 1.0,
+    max_splits: int = 0,
+    out: Tensor | None = None,
+    lse: Tensor | bool | None = None,
+    max_logits: Tensor | None = None,
+    return_max_logits: bool = False,
+    workspace: Tensor | None = None,
+    stream: int | None = None,
+    check: bool = False,
+) -> tuple[Tensor, ...]:
+    """Attend from new tokens to selected slots of a KV cache (DeepSeek Sparse Attention).
+
+    Scales are as in ``decode``.
+
+    Parameters
+    ----------
+    q : [batch, q_len, num_heads, 576], fp32 fp16 bf16
+    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla
+    indices : int32 [batch, q_len, topk]
+        Global slots, ``page * page_size + offset``; a negative one is absent.
+    topk_length : int32 [batch, q_len] or [batch], optional
+        Only so many of a row's indices count.
+    attn_sink : float32 [num_heads], optional
+        A logit without a value: ``out`` is multiplied by ``1 / (1 + exp(attn_sink - lse))``; ``lse`` is unchanged.
+    extra_kv_cache : [extra_num_pages, extra_page_size, 576], optional
+        A second cache, attended together with the first.
+    extra_indices : int32 [batch, q_len, extra_topk], optional
+        Global slots of the second cache.
+    extra_topk_length : int32 [batch, q_len] or [batch], optional
+        Only so many of a row's indices count.
+    softmax_scale : float
+        Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
+    q_scale : float
+        What one unit of an e4m3 element stands for; 1 for other types.
+    kv_scale : float
+        What one unit of an e4m3 element stands for; 1 for other types.
+    out_scale : float
+        Factor of the output.
+    max_splits : int
+        The most parts that a row is split into; 0 lets the payload choose.
+    out : [batch, q_len, num_heads, 512], optional
+    lse : float32 [batch, num_heads, q_len], optional
+        ``False`` leaves it out.
+    max_logits : float32 [batch, num_heads, q_len], optional
+    return_max_logits : bool
+        Whether to allocate and return ``max_logits``.
+
+    Returns
+    -------
+    out : [batch, q_len, num_heads, 512]
+        0 where no index counts.
+    lse : float32 [batch, num_heads, q_len], or None
+        Natural logarithm of the sum of exponentials; -inf where no index counts.
+    max_logits : float32 [batch, num_heads, q_len]; only where it is given or asked for
+        The largest scaled logit; -inf where no index counts.
+    """
+    if compiling():
+        from mla_kernels.api import torch_ops
+
+        arguments = {
+            "q": q,
+            "kv_cache": kv_cache,
+            "indices": indices,
+            "topk_length": topk_length,
+            "attn_sink": attn_sink,
+            "extra_kv_cache": extra_kv_cache,
+            "extra_indices": extra_indices,
+            "extra_topk_length": extra_topk_length,
+            "softmax_scale": softmax_scale,
+            "q_scale": q_scale,
+            "kv_scale": kv_scale,
+            "out_scale": out_scale,
+            "max_splits": max_splits,
+            "out": out,
+            "lse": lse,
+            "max_logits": max_logits,
+            "return_max_logits": return_max_logits,
+            "workspace": workspace,
+            "stream": stream,
+            "check": check,
+        }
+        return torch_ops.call("sparse_decode", arguments)  # type: ignore[no-any-return]
+    kernel = select(selection.sparse_decode, (q, kv_cache, indices, out))
+    return kernel.launch(  # type: ignore[no-any-return]
+        q,
+        kv_cache,
+        indices,
+        topk_length=topk_length,
+        attn_sink=attn_sink,
+        extra_kv_cache=extra_kv_cache,
+        extra_indices=extra_indices,
+        extra_topk_length=extra_topk_length,
+        softmax_scale=softmax_scale,
+        q_scale=q_scale,
+        kv_scale=kv_scale,
+        out_scale=out_scale,
+        max_splits=max_splits,
+        out=out,
+        lse=lse,
+        max_logits=max_logits,
+        return_max_logits=return_max_logits,
+        workspace=workspace,
+        stream=stream,
+        check=check,
+    )
+
+
+def sparse_prefill(
+    q: Packed,
+    kv: Packed,
+    indices: Tensor,
+    *,
+    topk_length: Tensor | None = None,
+    attn_sink: Tensor | None = None,
+    extra_kv: Packed | None = None,
+    extra_indices: Tensor | None = None,
+    extra_topk_length: Tensor | None = None,
+    softmax_scale: float,
+    q_scale: float = 1.0,
+    kv_scale: float = 1.0,
+    out_scale: float = 1.0,
+    out: Tensor | None = None,
+    max_logits: Tensor | None = None,
+    lse: Tensor | None = None,
+    workspace: Tensor | None = None,
+    stream: int | None = None,
+    check: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attend from the tokens of a prompt to selected rows of one unpaged KV tensor.
+
+    Scales are as in ``decode``, and everything else as in ``sparse_decode``.
+
+    Parameters
+    ----------
+    q : [q_len, num_heads, 576], fp32 fp16 bf16
+        Or [..., 512], where there is no rope part.
+    kv : [kv_len, 576], the type of ``q``
+        Or [kv_len, 512].
+    indices : int32 [q_len, topk]
+        Rows of ``kv``; a negative one is absent.
+    topk_length : int32 [q_len], optional
+        Only so many of a row's indices count.
+    attn_sink : float32 [num_heads], optional
+        A logit without a value: ``out`` is multiplied by ``1 / (1 + exp(attn_sink - lse))``; ``lse`` is unchanged.
+    extra_kv : [extra_kv_len, 576], optional
+        Further rows, attended together with the first.
+    extra_indices : int32 [q_len, extra_topk], optional
+        Rows of ``extra_kv``.
+    extra_topk_length : int32 [q_len], optional
+        Only so many of a row's indices count.
+    softmax_scale : float
+        Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
+    q_scale : float
+        What one unit of an e4m3 element stands for; 1 for other types.
+    kv_scale : float
+        What one unit of an e4m3 element stands for; 1 for other types.
+    out_scale : float
+        Factor of the output.
+    out : [q_len, num_heads, 512], optional
+    max_logits : float32 [q_len, num_heads], optional
+    lse : float32 [q_len, num_heads], optional
+
+    Returns
+    -------
+    out : [q_len, num_heads, 512]
+        0 where no index counts.
+    max_logits : float32 [q_len, num_heads]
+        The largest scaled logit; -inf where no index counts.
+    lse : float32 [q_len, num_heads]
+        Natural logarithm of the sum of exponentials; -inf where no index counts.
+    """
+    if compiling():
+        from mla_kernels.api import torch_ops
+
+        arguments = {
+            "q": q,
+            "kv": kv,
+            "indices": indices,
+            "topk_length": topk_length,
+            "attn_sink": attn_sink,
+            "extra_kv": extra_kv,
+            "extra_indices": extra_indices,
+            "extra_topk_length": extra_topk_length,
+            "softmax_scale": softmax_scale,
+            "q_scale": q_scale,
+            "kv_scale": kv_scale,
+            "out_scale": out_scale,
+            "out": out,
+            "max_logits": max_logits,
+            "lse": lse,
+            "workspace": workspace,
+            "stream": stream,
+            "check": check,
+        }
+        return torch_ops.call("sparse_prefill", arguments)  # type: ignore[no-any-return]
+    kernel = select(selection.sparse_prefill, (q, kv, indices, out))
+    return kernel.launch(  # type: ignore[no-any-return]
+        q,
+        kv,
+        indices,
+        topk_length=topk_length,
+        attn_sink=attn_sink,
+        extra_kv=extra_kv,
+        extra_indices=extra_indices,
+        extra_topk_length=extra_topk_length,
+        softmax_scale=softmax_scale,
+        q_scale=q_scale,
+        kv_scale=kv_scale,
+        out_scale=out_scale,
+        out=out,
+        max_logits=max_logits,
+        lse=lse,
+        workspace=workspace,
+        stream=stream,
+        check=check,
+    )
+
+
+def merge_states(
+    o: Tensor,
+    lse: Tensor,
+    counts: Tensor | None = None,
+    *,
+    out_dtype: str | None = None,
+    out: Tensor | None = None,
+    out_lse: Tensor | bool | None = None,
+    workspace: Tensor | None = None,
+    stream: int | None = None,
+    check: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Merge partial attention results: ``lse = logsumexp_i lse_i``, ``out = sum_i exp(lse_i - lse) o_i``.
+
+    Parameters
+    ----------
+    o : [num_states, num_tokens, num_heads, head_dim], fp32, or the type of the output
+    lse : float32 [num_states, num_tokens, num_heads]
+        Natural logarithms.
+    counts : int32 [num_tokens], optional
+        Only the first so many states of a token count.
+    out_dtype : str, optional
+        By default the type of ``out``, otherwise of ``o``.
+    out : [num_tokens, num_heads, head_dim], optional
+    out_lse : float32 [num_tokens, num_heads], optional
+        ``False`` leaves it out.
+
+    Returns
+    -------
+    out : [num_tokens, num_heads, head_dim]
+        0 where no state counts, or all are empty.
+    out_lse : float32 [num_tokens, num_heads], or None
+        -inf there.
+    """
+    if compiling():
+        from mla_kernels.api import torch_ops
+
+        arguments = {
+            "o": o,
+            "lse": lse,
+            "counts": counts,
+            "out_dtype": out_dtype,
+            "out": out,
+            "out_lse": out_lse,
+            "workspace": workspace,
+            "stream": stream,
+            "check": check,
+        }
+        return torch_ops.call("merge_states", arguments)  # type: ignore[no-any-return]
+    kernel = select(selection.merge_states, (o, out), out_dtype)
+    return kernel.launch(  # type: ignore[no-any-return]
+        o,
+        lse,
+        counts,
+        out=out,
+        out_lse=out_lse,
+        workspace=workspace,
+        stream=stream,
+        check=check,
+    )
+
+
+def store_kv(
+    latent: Tensor,
+    rope: Tensor,
+    kv_cache: Packed,
+    slot_mapping: Tensor,
+    *,
+    scale: Tensor | None = None,
+    workspace: Tensor | None = None,
+    stream: int | None = None,
+    check: bool = False,
+) -> None:
+    """Write new tokens into a KV cache, quantising where the cache is e4m3 or fp8_ds_mla.
+
+    Parameters
+    ----------
+    latent : [num_tokens, 512], fp32 fp16 bf16
+    rope : [num_tokens, 64], the type of ``latent``
+    kv_cache : [num_pages, page_size, 576], the type of ``latent`` or e4m3; [..., 656] for fp8_ds_mla
+    slot_mapping : int64 [num_tokens]
+        Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.
+    scale : float32 [1], optional
+        What one unit of an e4m3 element stands for; needed for e4m3, refused otherwise.
+    """
+    if compiling():
+        from mla_kernels.api import torch_ops
+
+        arguments = {
+            "latent": latent,
+            "rope": rope,
+            "kv_cache": kv_cache,
+            "slot_mapping": slot_mapping,
+            "scale": scale,
+            "workspace": workspace,
+            "stream": stream,
+            "check": check,
+        }
+        torch_ops.call("store_kv", arguments)
+        return
+    kernel = select(selection.store_kv, (latent, kv_cache))
+    kernel.launch(
+        latent,
+        rope,
+        kv_cache,
+        slot_mapping,
+        scale=scale,
+        workspace=workspace,
+        stream=stream,
+        check=check,
+    )
+
+
+def gather_kv(
+    kv_cache: Packed,
+    indices: Tensor,
+    *,
+    kv_dtype: str | None = None,
+    out_dtype: str | None = None,
+    kv_scale: float = 1.0,
+    out: Packed | None = None,
+    workspace: Tensor | None = None,
+    stream: int | None = None,
+    check: bool = False,
+) -> Tensor:
+    """Read selected rows of a KV cache, dequantised.
+
+    Parameters
+    ----------
+    kv_cache : [num_pages, page_size, 576], or [..., 656] for fp8_ds_mla
+    indices : int32 [num_rows]
+        Global slots; a negative one gives a row of zeros.
+    kv_dtype : str, optional
+        By default what the cache's element type and row width say.
+    out_dtype : str, optional
+        By default the type of ``out``, otherwise of the cache; ``bf16`` for a quantised one.
+    kv_scale : float
+        What one unit of an e4m3 element stands for; 1 for other types.
+    out : [num_rows, 576], optional
+
+    Returns
+    -------
+    out : [num_rows, 576]
+        A tuple of latent and rope where one was given.
+    """
+    if compiling():
+        from mla_kernels.api import torch_ops
+
+        arguments = {
+            "kv_cache": kv_cache,
+            "indices": indices,
+            "kv_dtype": kv_dtype,
+            "out_dtype": out_dtype,
+            "kv_scale": kv_scale,
+            "out": out,
+            "workspace": workspace,
+            "stream": stream,
+            "check": check,
+        }
+        return torch_ops.call("gather_kv", arguments)
+    kernel = select(selection.gather_kv, (kv_cache, out), kv_dtype, out_dtype)
+    return kernel.launch(
+        kv_cache,
+        indices,
+        kv_scale=kv_scale,
+        out=out,
+        workspace=workspace,
+        stream=stream,
+        check=check,
+    )
+
+
+def to_global_indices(
+    req_id: Tensor,
+    block_table: Tensor,
+    token_indices: Tensor,
+    *,
+    page_size: int,
+    out: Tensor | None = None,
+    workspace: Tensor | None = None,
+    stream: int | None = None,
+    check: bool = False,
+) -> Tensor:
+    """Translate positions within a request to global slots of a paged cache.
+
+    Parameters
+    ----------
+    req_id : int32 [num_tokens]
+        The request of each token: its row of the block table.
+    block_table : int32 [num_requests, table_width]
+    token_indices : int32 [num_tokens, topk]
+        Positions within the request; a negative one is absent.
+    page_size : int
+        Slots of a page.
+    out : int32 [num_tokens, topk], optional
+
+    Returns
+    -------
+    out : int32 [num_tokens, topk]
+        ``block_table[req, position // page_size] * page_size + position % page_size``; -1 for an absent position, one
+        past the table, or a page that is negative.
+    """
+    if compiling():
+        from mla_kernels.api import torch_ops
+
+        arguments = {
+            "req_id": req_id,
+            "block_table": block_table,
+            "token_indices": token_indices,
+            "page_size": page_size,
+            "out": out,
+            "workspace": workspace,
+            "stream": stream,
+            "check": check,
+        }
+        return torch_ops.call("to_global_indices", arguments)
+    kernel = select(selection.to_global_indices, (token_indices,), page_size)
+    return kernel.launch(
+        req_id,
+        block_table,
+        token_indices,
+        page_size=page_size,
+        out=out,
+        workspace=workspace,
+        stream=stream,
+        check=check,
+    )

@@ -1,0 +1,1 @@
+../../../generated/python/api/ops.py

@@ -1,0 +1,78 @@
+"""Random tensors of a cell, on any device."""
+
+from __future__ import annotations
+
+import torch
+
+import mla_kernels
+from mla_kernels.diagnostics.bench.problems import ROW_BYTES, Problem
+from mla_kernels.formats import HEAD_DIM, LATENT
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_WHOLE = 128
+"""Tokens whose multiples a block table covers: kernels with tiles of so many ask for it."""
+
+
+class Tensors:
+    """Problems of one cell: queries and tables of each, and one cache with disjoint pages for all, in random order.
+
+    Attributes
+    ----------
+    cell : Problem
+    q : [count, batch, q_len, num_heads, 576]
+    kv_cache : [num_pages, page_size, row]
+    block_table : int32 [count, batch, table_width]
+        0 past the pages of a request.
+    seq_lens : int32 [batch]
+        The same in each problem.
+    out : [count, batch, q_len, num_heads, 512]
+    lse : float32 [count, batch, num_heads, q_len]
+    """
+
+    def __init__(self, cell: Problem, device: torch.device, count: int = 1) -> None:
+        dtype = DTYPES[cell.q_dtype]
+        shape = (count, cell.batch, cell.q_len, cell.num_heads)
+        self.cell = cell
+        generator = seeded(device)
+        self.q = torch.randn(*shape, HEAD_DIM, dtype=dtype, device=device, generator=generator)
+        self.out = torch.empty(*shape, LATENT, dtype=dtype, device=device)
+        self.lse = torch.empty(count, cell.batch, cell.num_heads, cell.q_len, device=device)
+        self.seq_lens = torch.tensor(cell.seq_lens, dtype=torch.int32, device=device)
+        self.block_table = _tables(self.seq_lens, cell.page_size, count, generator)
+        num_pages = count * int(_pages(self.seq_lens, cell.page_size).sum())
+        rows = torch.randn(num_pages * cell.page_size, HEAD_DIM, dtype=dtype, device=device, generator=generator)
+        self.kv_cache = stored(rows, cell.kv_dtype, cell.page_size)
+
+
+def _pages(seq_lens: torch.Tensor, page_size: int) -> torch.Tensor:
+    return (seq_lens + page_size - 1) // page_size
+
+
+def _tables(seq_lens: torch.Tensor, page_size: int, count: int, generator: torch.Generator) -> torch.Tensor:
+    pages = _pages(seq_lens, page_size)
+    step = max(1, _WHOLE // page_size)
+    width = -(-int(pages.max()) // step) * step
+    used = torch.arange(width, device=seq_lens.device) < pages[:, None]
+    order = torch.randperm(count * int(pages.sum()), dtype=torch.int32, device=seq_lens.device, generator=generator)
+    tables = torch.zeros(count, len(seq_lens), width, dtype=torch.int32, device=seq_lens.device)
+    tables[:, used] = order.view(count, -1)
+    return tables
+
+
+def seeded(device: torch.device) -> torch.Generator:
+    """A generator of its own: torch's refuses to go on after another's launches could not be captured."""
+    generator = torch.Generator(device)
+    generator.seed()
+    return generator
+
+
+def stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:
+    """The rows as a paged cache; quantised by ``store_kv``."""
+    if kv_dtype in DTYPES:
+        return rows.view(-1, page_size, HEAD_DIM)
+    size = (len(rows) // page_size, page_size, ROW_BYTES[kv_dtype])
+    cache = torch.empty(size, dtype=torch.uint8, device=rows.device)
+    scale = torch.ones(1, device=rows.device) if kv_dtype == "e4m3" else None
+    slots = torch.arange(len(rows), device=rows.device)
+    mla_kernels.store_kv(rows[:, :LATENT], rows[:, LATENT:], cache, slots, scale=scale)
+    return cache

@@ -1,0 +1,70 @@
+"""How calls are timed: in turns on the host, and as replays of a graph on CUDA; medians of both."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+Call = Callable[[], object]
+
+_REST_OF_HOST = 0.03
+_REST_OF_DEVICE = 0.3
+"""Seconds before replays are timed. Under load, an H200 reaches the limit of its power and lowers its clock by a tenth
+or more. What is timed after a rest has the same clock whatever ran before it."""
+_failed: list[torch.cuda.CUDAGraph] = []
+"""Graphs whose capture failed: torch's allocator goes on to read them."""
+_UNTYPED: Any = torch.cuda  # torch does not say what its events and streams take
+
+
+def alternate(calls: Mapping[str, Call], repeats: int) -> dict[str, float]:
+    """Median seconds of each call, taken in turns, so that a slow moment of the machine meets them all.
+
+    Before each turn the process rests, because torch's threads spin for some 15 ms after their work and would take
+    the cores of whoever comes next; then one call is not timed.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            time.sleep(_REST_OF_HOST)
+            call()
+            start = time.perf_counter()
+            call()
+            taken[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def replayed(calls: Sequence[Call], repeats: int) -> float:
+    """Median seconds of one call: a graph of all of them, captured once, is replayed."""
+    for call in calls[:2]:  # what a first call prepares cannot be captured
+        call()
+    torch.cuda.synchronize()
+    graph = _captured(calls)
+    torch.cuda.synchronize()
+    time.sleep(_REST_OF_DEVICE)
+    graph.replay()
+    start, end = (_UNTYPED.Event(enable_timing=True) for _ in range(2))
+    taken: list[float] = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        taken.append(start.elapsed_time(end) / 1e3)
+    return statistics.median(taken) / len(calls)
+
+
+def _captured(calls: Sequence[Call]) -> torch.cuda.CUDAGraph:
+    graph, stream = torch.cuda.CUDAGraph(), _UNTYPED.Stream()
+    try:
+        with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):
+            for call in calls:
+                call()
+    except BaseException:
+        _failed.append(graph)
+        raise
+    return graph

@@ -1,0 +1,150 @@
+"""What the kernels of planned ops share: a plan schedules one step, and every layer launches by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
+from mla_kernels.formats import HEAD_DIM
+from mla_kernels.kernels.base import Bind, Kernel, Limits, Plan
+from mla_kernels.payloads.registry import Value, Variant
+from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
+
+_MOST_SHAPES = 256
+_TOLD = tuple(field.name for field in fields(Plan) if field.name not in {"buffer", "variant", "shape"})
+"""What a payload is told of a plan; the rest is Python's."""
+_told = attrgetter(*_TOLD)
+
+
+class PlannedKernel(Kernel):
+    """A kernel that launches by a plan of the step."""
+
+    __slots__ = ("_last", "_launches", "_wrong_absence")
+
+    def __init__(self, variant: Variant, config: Mapping[str, Value], bind: Bind, limits: Limits) -> None:
+        super().__init__(variant, config, bind, limits)
+        self._launches: dict[tuple[str, int, int, int], Any] = {}
+        # The shape and launch of the plan used last: layers share a plan, and identity is quicker than a hash.
+        self._last: tuple[object, Any] = (object(), None)
+        # What `block_table is None` must not be: True where the config says paged, False where contiguous.
+        self._wrong_absence = {"paged": True, "contiguous": False}.get(str(config.get("kv_layout")))
+
+    def plan(
+        self,
+        seq_lens: Tensor,
+        *,
+        num_heads: int | None = None,
+        q_len: int | None = None,
+        max_splits: int | None = None,
+        batch_invariant: bool | None = None,
+        out: Plan | None = None,
+        stream: int | None = None,
+    ) -> Plan:
+        """Schedule one step from its lengths, on the device that holds them.
+
+        Parameters
+        ----------
+        seq_lens : int32 [batch]
+            Tokens in the cache of each request, the new ones included.
+        num_heads, q_len : int, optional
+            By default what the kernel's config fixes.
+        max_splits : int, optional
+            The most parts that a request is split into; 0, the default, lets the payload choose from the shape.
+        batch_invariant : bool, optional
+            Whether the parts of a request depend on its own length only; False by default.
+        out : Plan, optional
+            A plan of the same shape to refresh in place; nothing is then allocated.
+        stream : int, optional
+            By default the framework's current stream; ignored on a CPU.
+
+        Returns
+        -------
+        Plan
+            ``out`` where it was given.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The lengths are no int32 vector, a number is neither given nor fixed, or ``out`` has another shape.
+        """
+        (batch,) = extents("seq_lens", seq_lens, "batch")
+        stated: dict[str, Any] = {
+            "batch": batch,
+            "q_len": q_len,
+            "num_heads": num_heads,
+            "max_splits": max_splits,
+            "batch_invariant": batch_invariant,
+        }
+        if out is None:
+            out = self._made(seq_lens, stated)
+        else:
+            self._require_own(out)
+            for name, value in stated.items():
+                if value is not None and value != getattr(out, name):
+                    raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
+        problem = dict(zip(_TOLD, _told(out), strict=True), seq_lens=seq_lens)
+        self._native.plan(problem, out.buffer, stream)
+        return out
+
+    def _made(self, seq_lens: Tensor, stated: dict[str, Any]) -> Plan:
+        """A plan whose buffer nothing has written yet."""
+        for name in ("q_len", "num_heads"):
+            stated[name] = self._number(name, stated[name])
+        asked = {name: value for name, value in stated.items() if value is not None}
+        # From the shape alone: to look at a tensor, some frameworks ask for the stream.
+        _, device = device_of("seq_lens", seq_lens)
+        size = self._native.plan_size({**asked, "device": device})
+        return Plan(empty("out", seq_lens, (size,), "uint8"), self.variant.name, **asked)
+
+    def _launch_of(self, plan: object) -> Any:
+        """The launch that takes only what ``plan`` was made for; it is remembered."""
+        plan = self._require_own(plan)
+        run = self._launches.get(plan.shape) or self._limited(plan)
+        self._last = (plan.shape, run)
+        return run
+
+    def _limited(self, plan: Plan) -> Any:
+        """A launch for the shape of ``plan``, whose numbers become exact limits."""
+        exact = {"batch": plan.batch, "q_len": plan.q_len, "num_heads": plan.num_heads}
+        for name, extent in exact.items():
+            fixed = self.config.get(name, extent)
+            if fixed != extent:
+                raise ShapeError(
+                    "plan", f"a plan of {name} {extent}", f"{name} {fixed}, which the kernel's config fixes"
+                )
+        native = self._bind(limits={**self._limits, **{name: (n, n, 1) for name, n in exact.items()}})
+        if len(self._launches) >= _MOST_SHAPES:
+            self._launches.clear()
+        return self._launches.setdefault(plan.shape, native.launch)
+
+    def _require_own(self, plan: object) -> Plan:
+        if not isinstance(plan, Plan):
+            raise DTypeError("plan", type(plan).__name__, "the Plan that kernel.plan(seq_lens) returns")
+        if plan.variant != self.variant.name:
+            raise ValueRangeError("plan", f"a plan of {plan.variant}", f"a plan of {self.variant.name}")
+        return plan
+
+    def _wrong_layout(self, block_table: Tensor | None) -> UnsupportedError:
+        if block_table is None:
+            accepts = "an int32 tensor [batch, table_width], because the kernel's config says paged"
+            return UnsupportedError("block_table", "None", accepts)
+        return UnsupportedError("block_table", "a tensor", "None, because the kernel's config says contiguous")
+
+
+def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, **options: Any) -> Plan:
+    """Plan one call: the shape is that of its queries."""
+    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
+    if extents("seq_lens", seq_lens, "batch") != (batch,):
+        raise ShapeError("seq_lens", f"shape {list(seq_lens.shape)}", f"[{batch}], as q has")
+    return kernel.plan(seq_lens, num_heads=num_heads, q_len=q_len, **options)
+
+
+def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
+    """Batch, ``q_len`` and ``num_heads`` of a launch."""
+    if plan is not None:
+        return plan.batch, plan.q_len, plan.num_heads
+    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
+    return batch, q_len, num_heads

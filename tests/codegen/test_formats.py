@@ -1,0 +1,126 @@
+"""Cache formats: a row is all that a new one needs before its kernels, and every mistake in a row is said."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from codegen import formats
+from codegen.load import MATRIX, MatrixError, load
+from codegen.render import render
+from codegen.render_formats import fields
+from codegen.validate import checked
+from tests.support.formats import NEXT, with_next
+
+CSRC = Path(__file__).parents[2] / "package" / "csrc"
+LAYOUTS = {
+    ("fp32", 576, 512): {"rope_offset": 2048, "row_bytes": 2304, "token_bytes": 2304, "is_bytes": False},
+    ("e4m3", 576, 512): {"rope_offset": 512, "token_bytes": 576, "scale_bytes": 0, "is_bytes": False},
+    ("fp8_ds_mla", 576, 512): {"scale_offset": 512, "scale_bytes": 16, "rope_offset": 528, "token_bytes": 656},
+    ("bf16", 512, 512): {"latent": 512, "rope": 0, "row_bytes": 1024, "is_bytes": False},
+    ("bf16", 320, 256): {"latent": 256, "rope": 64, "rope_offset": 512, "row_bytes": 640},
+    ("fp8_ds_v4", 512, 512): {
+        "latent": 448, "rope_offset": 448, "row_bytes": 576, "scale_bytes": 8, "token_bytes": 584, "page_multiple": 576,
+        "is_bytes": True,
+    },
+    ("fp8_ds_v41", 512, 512): {"scale_offset": 512, "scale_bytes": 16, "rope_offset": 528, "row_bytes": 528},
+    ("fp4_ds_v41", 512, 512): {"scale_offset": 256, "scale_bytes": 32, "row_bytes": 288, "token_bytes": 288},
+}  # fmt: skip
+"""By name and widths, counted by hand."""
+
+
+@pytest.fixture
+def extended(tmp_path: Path) -> Path:
+    """A copy of the matrix with the formats of the next models."""
+    folder = tmp_path / "matrix"
+    shutil.copytree(MATRIX, folder)
+    with (folder / "formats.toml").open("a") as file:
+        file.write(NEXT)
+    return folder
+
+
+def test_the_offsets_of_every_format_are_those_counted_by_hand():
+    rows = {row.key: fields(row) for row in with_next().rows}
+    assert set(rows) >= set(LAYOUTS)
+    for key, layout in LAYOUTS.items():
+        assert {name: rows[key][name] for name in layout} == layout, key
+
+
+def test_a_format_of_a_next_model_needs_a_row_and_its_header_compiles(extended, tmp_path):
+    matrix = load(extended)
+    files = render(matrix, checked(matrix))
+    for name in ("include/mla/formats.h", "include/mla/traits.h"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[name])
+    checks = [
+        f"static_assert(mla::kCacheFormat<mla::DType::{name}, {d_qk}, {d_v}>.{field} == {str(value).lower()});"
+        for (name, d_qk, d_v), layout in LAYOUTS.items()
+        for field, value in layout.items()
+    ]
+    checks += [
+        "static_assert(mla::kCacheFormat<mla::DType::fp8_ds_v4, 512, 512>.page_bytes(64) == 65 * 576);",
+        "static_assert(mla::kCacheFormat<mla::DType::fp8_ds_mla>.page_bytes(64) == 64 * 656);",
+        "static_assert(mla::kCacheFormat<mla::DType::bf16>.has_rope_view());",
+        "static_assert(!mla::kCacheFormat<mla::DType::bf16, 512, 512>.has_rope_view());",
+    ]
+    source = tmp_path / "checks.cpp"
+    source.write_text("\n".join(['#include "mla/formats.h"', *checks]))
+    compiled = compile_header(source, tmp_path / "include")
+    assert compiled.returncode == 0, compiled.stderr
+    source.write_text('#include "mla/formats.h"\nint bytes = mla::kCacheFormat<mla::DType::fp16, 320, 256>.row_bytes;')
+    assert compile_header(source, tmp_path / "include").returncode != 0, "there is no such row"
+
+
+def compile_header(source: Path, include: Path) -> subprocess.CompletedProcess[str]:
+    command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{include}", f"-I{CSRC}"]
+    return subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
+
+
+def test_the_python_mirror_says_what_the_rows_say(extended):
+    matrix = load(extended)
+    mirror: dict[str, object] = {}
+    exec(render(matrix, checked(matrix))["python/_formats.py"], mirror)
+    assert [row._asdict() for row in mirror["FORMATS"]] == [fields(row) for row in with_next().rows]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("token_bytes = 656", "token_bytes = 640", "token_bytes = 640, but the parts of a token take 656"),
+        ('type = "fp32", group = 128', 'type = "fp64", group = 128', "unknown type fp64"),
+        ("group = 128", "group = 100", "groups of 100 do not divide a latent of 512 columns"),
+        ('place = "row"', 'place = "column"', "place = 'column'; accepts tensor, row, page"),
+        ("group = 128, ", "", "a group belongs to scales in rows and pages"),
+        ('group = 128, place = "row"', 'group = 128, place = "row", bytes = 8', "8 bytes do not hold a token's scales"),
+        ("token_bytes = 656", "token_bytes = 656\nd_v = 600", "d_v = 600; accepts 512 (the latent) to 576"),
+        ("token_bytes = 656", "token_bytes = 656\npage_multiple = 0", "page_multiple is 1 or more"),
+        ('name = "fp16"', 'name = "bf16"', "has the same name and widths"),
+        ("latent = 512\nrope = 64", "latent = 256\nrope = 64", "no format has the default widths 256 and 64"),
+        ('rope = { columns = 64, type = "fp16" }', 'rope = { columns = 64, type = "bf16" }', "without scales beside"),
+    ],
+)
+def test_each_mistake_in_a_row_is_said(before, after, said):
+    text = (MATRIX / "formats.toml").read_text()
+    assert before in text
+    found = formats.problems(formats.parse(tomllib.loads(text.replace(before, after))))
+    assert any(said in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("token_bytes = 656\n", "", r"\(fp8_ds_mla\): .*token_bytes"),
+        ("token_bytes = 656", "token_bytes = 656\npadding = 1", r"\(fp8_ds_mla\): .*padding"),
+        ("columns = 512", "column = 512", r"\(fp32\): .*column"),
+    ],
+)
+def test_a_malformed_row_is_named(extended, before, after, said):
+    path = extended / "formats.toml"
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(MatrixError, match=said):
+        load(extended)
