@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from mla_kernels import _launcher
 from mla_kernels.api import lookup, selection
 from mla_kernels.devices import driver, machine
+from mla_kernels.errors import STATUS
 from mla_kernels.payloads import discovery
 
 from tests.runtime.site import Site
 from tests.runtime.small_decode import Decode
 from tests.support.native import fake_cuda
+from tests.support.native.build import build
+from tests.support.native.noop import Noop
 
 
 @pytest.fixture
@@ -72,3 +76,18 @@ def play(tmp_path: Path, use: Callable[[Path], None], monkeypatch: pytest.Monkey
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.syspath_prepend(tmp_path)
     return Site(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def noop_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The payload that computes nothing, compiled once."""
+    return build(tmp_path_factory.mktemp("payload"))
+
+
+@pytest.fixture
+def noop(noop_library: Path) -> Noop:
+    """That payload, which asks for no plan and no workspace and remembers no call."""
+    _launcher.set_errors(STATUS)
+    payload = Noop(noop_library)
+    payload.record.variant = -1
+    return payload
