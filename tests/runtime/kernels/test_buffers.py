@@ -16,20 +16,7 @@ from mla_kernels.kernels.ops import DecodeKernel, StoreKvKernel
 from mla_kernels.payloads.registry import Variant
 
 from codegen import abi
-from tests.support.native.build import build
 from tests.support.native.noop import DTYPES, Noop
-
-
-@pytest.fixture(scope="module")
-def noop(tmp_path_factory) -> Noop:
-    mla.lookup(op="decode")  # registers the errors
-    return Noop(build(tmp_path_factory.mktemp("payload")))
-
-
-@pytest.fixture(autouse=True)
-def _usual_answers(noop):
-    noop.expect()
-    noop.record.variant = -1
 
 
 def bound(noop: Noop, kernel_type: type[base.Kernel], op: str) -> base.Kernel:
