@@ -75,7 +75,7 @@ def inspect_objects(session: nox.Session, payload: str, *units: str) -> None:
 
 @nox.session
 def generate(session: nox.Session) -> None:
-    """Write generated/ from the matrix; `-- add <field=value>...` adds a point to the matrix first."""
+    """Write generated/ from the matrix; `-- add <field=value>...` or `-- remove ...` changes the matrix first."""
     session.install(*group("codegen"))
     session.run("python", "-m", "codegen", *(session.posargs or ["generate"]))
 
