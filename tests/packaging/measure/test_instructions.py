@@ -180,7 +180,7 @@ def test_a_kernel_that_lost_its_tensor_cores_is_found_by_name(payload, variant):
 def test_a_build_stops_where_tensor_cores_are_lost_but_for_stand_ins_of_tests(payload):
     plain = [dataclasses.replace(each, instructions=()) for each in library(payload)]
     found = VariantKernels(REGISTRIES[payload], plain)
-    with pytest.raises(SystemExit, match="does not hold what registry.json says:\n.*no tensor-core instruction"):
+    with pytest.raises(SystemExit, match="no tensor-core instruction"):
         manifest.require_kernels(found, plain=False)
     manifest.require_kernels(found, plain=True)
     with pytest.raises(SystemExit, match="no kernel in the library"):
