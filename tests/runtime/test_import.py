@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.runtime.conftest import cpu_registry, sm90_registry
+from tests.runtime.site import cpu_registry, sm90_registry
 
 UNWANTED = ("torch", "numpy", "rich", "matplotlib", "json", "hashlib", "mla_kernels.payloads.discovery")
 REPORT = f"import sys; print(*(name for name in {UNWANTED} if name in sys.modules))"

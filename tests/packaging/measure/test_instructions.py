@@ -16,7 +16,8 @@ from ci.measure import instructions
 
 ROOT = Path(__file__).parents[3]
 REGISTRIES = {
-    payload: json.loads((ROOT / "generated" / payload / "registry.json").read_text()) for payload in ("sm90", "sm100")
+    project.parent.name: json.loads(project.with_name("registry.json").read_text())
+    for project in sorted(ROOT.glob("generated/*/pyproject.toml"))
 }
 CUTLASS_TYPE = {"fp16": "half_t", "bf16": "bfloat16_t", "e4m3": "float_e4m3_t"}
 
@@ -115,7 +116,7 @@ def library(payload: str) -> list[Kernel]:
             found[name, cubin] = kernel(name, cubin, code)
             if "cutlass" in name or variant["baked"].get("schedule") == "reduction":
                 found[reduction(variant), cubin] = kernel(reduction(variant), cubin)
-    return [*found.values(), *map(kernel, SHARED[payload])]
+    return [*found.values(), *map(kernel, SHARED.get(payload, ()))]
 
 
 @pytest.fixture(params=REGISTRIES)

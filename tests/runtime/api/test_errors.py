@@ -22,7 +22,7 @@ from mla_kernels.errors import (
     WorkspaceError,
 )
 
-from tests.runtime.conftest import SCALE, Decode
+from tests.runtime.small_decode import SCALE, Decode
 
 POISON = 7.0
 

@@ -21,7 +21,9 @@ from mla_kernels.payloads import discovery
 from mla_kernels.payloads.registry import Arch
 from mla_kernels.tensors import device_of
 
-from tests.runtime.conftest import A100, B200, H200, forget, sm90_registry
+from tests.runtime.conftest import forget
+from tests.runtime.site import sm90_registry
+from tests.support.native.fake_cuda import A100, B200, H200
 
 HERE = "device 0 (NVIDIA H200, compute capability 9.0)"
 ARCHS = (

@@ -15,7 +15,8 @@ from mla_kernels import _launcher, reference
 from mla_kernels.diagnostics import doctor, smoke_test
 from mla_kernels.diagnostics.cli import main
 
-from tests.runtime.conftest import A100, CPU, H200, Site, sm90_registry
+from tests.runtime.site import CPU, Site, sm90_registry
+from tests.support.native.fake_cuda import A100, H200
 
 Checks = dict[str, doctor.Check]
 REINSTALL = f"reinstall it: pip install --force-reinstall --no-deps mla-kernels-toy=={mla.__version__}"

@@ -12,7 +12,7 @@ from mla_kernels.diagnostics import smoke_test
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Registry
 
-from tests.runtime.conftest import cpu_registry
+from tests.runtime.site import cpu_registry
 
 
 def only(*ops: str):

@@ -13,7 +13,7 @@ from mla_kernels.errors import InvalidArgumentError
 from mla_kernels.kernels.ops import KERNELS
 
 from codegen import abi
-from tests.runtime.conftest import SCALE, Decode
+from tests.runtime.small_decode import SCALE, Decode
 
 
 def same(one, other) -> bool:

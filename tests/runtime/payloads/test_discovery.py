@@ -12,7 +12,7 @@ import pytest
 from mla_kernels.errors import VariantNotFoundError
 from mla_kernels.payloads import discovery
 
-from tests.runtime.conftest import CPU, Site, cpu_registry
+from tests.runtime.site import CPU, Site, cpu_registry
 from tests.support.native.build import build
 
 
