@@ -19,11 +19,11 @@ struct SparseDecode : Op<mla_sparse_decode_problem> {
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
   static Status prepare(int32_t device);
 
-  // The same for an op that has other names for what it is given; it does not compile the kernel
-  // again.
-  static Status can_run(const Problem& problem, const sparse::Names& names);
-  static Status workspace_size(const Problem& problem, const sparse::Names& names, int64_t* bytes);
-  static Status launch(const Problem& problem, const sparse::Names& names, Buffer workspace,
+  // The same for an op that has other names for its tensors, without compiling the kernel again.
+  static Status can_run(const Problem& problem, const sparse_decode::Names& names);
+  static Status workspace_size(const Problem& problem, const sparse_decode::Names& names,
+                               int64_t* bytes);
+  static Status launch(const Problem& problem, const sparse_decode::Names& names, Buffer workspace,
                        Stream stream);
 
  private:

@@ -6,7 +6,7 @@
 
 namespace mla::sm90 {
 
-// By the kernel of sparse decode, to which every query token is a request.
+// The kernel of sparse decode computes this op too: to it, every query token is a request.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule));
