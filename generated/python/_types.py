@@ -57,8 +57,8 @@ OpName = Literal[
 
 Arch = Literal[
     "cpu",
-    "sm90a",
     "sm100f",
+    "sm90a",
 ]
 
 KvLayout = Literal[

@@ -89,8 +89,8 @@ class VariantKernels:
         """The kernels that all variants of some ops launch."""
         return [kernel for kernel in self.kernels if _place(kernel.name) in SHARED]
 
-    def problems(self) -> Iterator[str]:
-        """Name variants without a kernel, kernels without a variant, and products without tensor cores.
+    def unpaired(self) -> Iterator[str]:
+        """Name variants without a kernel, and kernels without a variant.
 
         @pre The kernels are those of a whole library.
         """
@@ -101,7 +101,6 @@ class VariantKernels:
         for kernel in self.kernels:
             if kernel not in claimed:
                 yield f"{kernel.name}: no variant launches it"
-        yield from self.without_tensor_cores()
 
     def without_tensor_cores(self) -> Iterator[str]:
         """Name own kernels without a tensor-core instruction, of variants that must multiply on tensor cores."""

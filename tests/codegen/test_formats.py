@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from codegen import formats
-from codegen.load import MATRIX, MatrixError, load
+from codegen.load import MATRIX, load
+from codegen.model import MatrixError
 from codegen.render import render
 from codegen.render_formats import fields
 from codegen.validate import checked

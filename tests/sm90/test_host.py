@@ -11,9 +11,11 @@ def test_tensor_maps(tmp_path: Path) -> None:
     """What the driver is asked for, and how often."""
     host.check(
         tmp_path,
-        "tests/sm90/host.cpp",
+        "tests/sm90/tensor_map.cpp",
         "package/csrc/common/status.cpp",
         "package/csrc/sm90/common/tensor_map.cpp",
+        "package/csrc/sm90/decode/problem.cpp",
+        "package/csrc/sm90/scheduler/shape.cpp",
     )
 
 

@@ -1,14 +1,13 @@
-// The plan of sparse attention, walked over part by part; prints what is wrong and exits with 1.
+// Checks the plan of equal requests part by part; prints what is wrong and exits with 1.
 #include "sm90/scheduler/uniform_plan.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <set>
 
 namespace {
 
 using mla::sm90::Boundary;
-using mla::sm90::sparse::UniformPlan;
+using mla::sm90::UniformPlan;
 
 struct Problem {
   int requests, blocks, parts, max_splits;
@@ -22,11 +21,11 @@ void fail(const Problem& p, const char* what, int part) {
   has_failed = true;
 }
 
-// Every block of every request is in one part, in order; every piece of a split request has a slot
-// of its own, those of a request one after the other.
+// Every block of every request is in one part, in order; every split of a request has a partial
+// result of its own, and those of a request have consecutive indices.
 void check(const Problem& p) {
   const UniformPlan plan(p.requests, p.blocks, p.parts, p.max_splits, 64);
-  std::set<int> slots;
+  std::set<int> partials;
   Boundary at = {0, 0, 0, 0};
   bool any_is_split = false;
   for (int part = 0; part < p.parts; ++part) {
@@ -36,22 +35,23 @@ void check(const Problem& p) {
       return fail(p, "does not begin where the part before ends", part);
     }
     while (at.request < end.request || (at.request == end.request && at.block < end.block)) {
-      const int pieces = plan.partials_of(at.request);
-      any_is_split |= pieces > 0;
-      if (pieces == 1) fail(p, "a request in one piece is called split", part);
-      if (p.max_splits > 0 && pieces > p.max_splits) fail(p, "too many pieces", part);
-      if (pieces > 0) {
-        const int slot = plan.first_partial_of(at.request) + at.split;
-        if (at.split >= pieces) fail(p, "more pieces than the plan says", part);
-        if (slot < 0 || slot >= UniformPlan::slots(p.parts)) fail(p, "a slot out of range", part);
-        if (!slots.insert(slot).second) fail(p, "a slot of two pieces", part);
+      const int splits = plan.partials_of(at.request);
+      any_is_split |= splits > 0;
+      if (splits == 1) fail(p, "a request in one split is called split", part);
+      if (p.max_splits > 0 && splits > p.max_splits) fail(p, "too many splits", part);
+      if (splits > 0) {
+        const int partial = plan.first_partial_of(at.request) + at.split;
+        if (at.split >= splits) fail(p, "more splits than the plan says", part);
+        if (partial < 0 || partial >= UniformPlan::max_partials(p.parts))
+          fail(p, "a partial result out of range", part);
+        if (!partials.insert(partial).second) fail(p, "a partial result of two splits", part);
       } else if (at.split != 0) {
-        fail(p, "a piece of a request that is not split", part);
+        fail(p, "a split of a request that is not split", part);
       }
       if (at.request == end.request) {
         at = {at.request, end.block, at.split + 1, 0};
       } else {
-        if (pieces > 0 && at.split + 1 != pieces) fail(p, "fewer pieces than the plan says", part);
+        if (splits > 0 && at.split + 1 != splits) fail(p, "fewer splits than the plan says", part);
         at = {at.request + 1, 0, 0, 0};
       }
     }
@@ -61,10 +61,10 @@ void check(const Problem& p) {
   if (any_is_split != plan.splits()) fail(p, "splits() says otherwise", p.parts);
 }
 
-// No part is much longer than the others, where nobody limits splits.
+// No part is much longer than the others if splits have no limit.
 void check_balance(const Problem& p) {
   const UniformPlan plan(p.requests, p.blocks, p.parts, p.max_splits, 64);
-  constexpr int64_t kOverhead = mla::sm90::Cuts::kOverhead;
+  constexpr int64_t kOverhead = mla::sm90::SplitHeuristic::kOverhead;
   const int64_t cost = p.blocks + kOverhead;
   const auto place = [&](const Boundary& at) {
     return at.request * cost + (at.block > 0 ? at.block + kOverhead : 0);
@@ -76,12 +76,12 @@ void check_balance(const Problem& p) {
   }
 }
 
-// Each request in `pieces` pieces of `blocks` blocks, but for the last.
-void check_even(const Problem& p, int pieces, int blocks) {
+// Each request has `splits` splits of `blocks` blocks, but for the last one.
+void check_even(const Problem& p, int splits, int blocks) {
   const UniformPlan plan(p.requests, p.blocks, p.parts, p.max_splits, 64);
-  for (int part = 0; part < p.requests * pieces; ++part) {
+  for (int part = 0; part < p.requests * splits; ++part) {
     const Boundary at = plan.boundary(part);
-    if (at.request != part / pieces || at.block != part % pieces * blocks) {
+    if (at.request != part / splits || at.block != part % splits * blocks) {
       return fail(p, "not cut evenly", part);
     }
   }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from operator import attrgetter
 from typing import Any
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
@@ -14,9 +12,6 @@ from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
-_TOLD = tuple(field.name for field in fields(Plan) if field.name not in {"buffer", "variant", "shape"})
-"""What a payload is told of a plan; the rest is Python's."""
-_told = attrgetter(*_TOLD)
 
 
 class PlannedKernel(Kernel):
@@ -85,7 +80,14 @@ class PlannedKernel(Kernel):
             for name, value in stated.items():
                 if value is not None and value != getattr(out, name):
                     raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
-        problem = dict(zip(_TOLD, _told(out), strict=True), seq_lens=seq_lens)
+        problem = {
+            "seq_lens": seq_lens,
+            "batch": out.batch,
+            "q_len": out.q_len,
+            "num_heads": out.num_heads,
+            "max_splits": out.max_splits,
+            "batch_invariant": out.batch_invariant,
+        }
         self._native.plan(problem, out.buffer, stream)
         return out
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from mla_kernels.devices import machine
 from mla_kernels.payloads.discovery import Rejected, payloads
-from mla_kernels.payloads.registry import Arch, Registry, Value, Variant
+from mla_kernels.payloads.registry import Arch, Value, Variant
+from mla_kernels.resolve.addition import addition, pairs
 
 MOST_CANDIDATES = 8
 
@@ -88,7 +89,7 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     """Search the variants of ``op`` and say what was found."""
     installed = payloads()
     matching = installed.indices[op].matching(config)
-    asked = _pairs({"op": op, **config})
+    asked = pairs({"op": op, **config})
     arch = str(config["arch"])
     stop = obstacle(arch)
     if matching:
@@ -106,8 +107,8 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     nearest = installed.indices[op].nearest(config, MOST_CANDIDATES)
     candidates = tuple(Candidate(variant, _miss(variant, field, config[field])) for variant, field in nearest)
     reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
-    command, refusal = _addition(op, config, nearest, registry)
-    return Explanation(op, config, None, reason, candidates, command, refusal, stop, installed.rejected)
+    command, refusal = addition(op, config, [variant for variant, _ in nearest], registry)
+    return Explanation(op, config, None, reason, candidates, command or None, refusal or None, stop, installed.rejected)
 
 
 def obstacle(name: str) -> str | None:
@@ -151,28 +152,3 @@ def _among(count: int) -> str:
 def _miss(variant: Variant, field: str, value: Value) -> str:
     domain = variant.domain(field)
     return f"{field} is {value}; accepts {domain}" if domain else f"it has no {field}"
-
-
-def _addition(
-    op: str, config: Mapping[str, Value], nearest: tuple[tuple[Variant, str], ...], registry: Registry
-) -> tuple[str | None, str | None]:
-    """The command that adds the config to the matrix, or why the matrix has no place for it."""
-    arch = registry.arch
-    pattern = next((variant for variant, _ in nearest if variant.arch == arch), None)
-    point: dict[str, Value] = {"op": op, "arch": arch, **(pattern.baked if pattern else {})}
-    for field, value in config.items():
-        domain = pattern.domain(field) if pattern else None
-        if field in registry.traits[op] or domain is None or value not in domain:
-            point[field] = value
-    for field, value in point.items():
-        domain = registry.domains.get(field)
-        if domain is not None and value not in domain:
-            return None, f"{field} {value} is outside the domain of the matrix: {domain}"
-    exclude = next((exclude for exclude in registry.excludes if exclude.matches(point)), None)
-    if exclude is not None:
-        return None, exclude.reason
-    return f"nox -s generate -- add {_pairs(point)}", None
-
-
-def _pairs(fields: Mapping[str, Value]) -> str:
-    return " ".join(f"{field}={value}" for field, value in fields.items())

@@ -61,6 +61,8 @@ def test_kernel_refuses_what_it_does_not_know(noop):
         noop.payload.kernel(name, {"q_dtype": "bf16"}, {}, "cpu")
     with pytest.raises(ValueError, match="no cache has kv_dtype 'int4'"):
         noop.payload.kernel(name, dtypes | {"kv_dtype": "int4"}, {}, "cpu")
+    with pytest.raises(ValueError, match="no cache has kv_dtype 'bf16', d_qk 576 and d_v 256"):
+        noop.payload.kernel(name, dtypes | {"d_v": 256}, {}, "cpu")
     with pytest.raises(ValueError, match="no dimension or integer 'topk'"):
         noop.payload.kernel(name, dtypes, {"topk": (1, 2, 1)}, "cpu")
     with pytest.raises(ValueError, match="no range"):

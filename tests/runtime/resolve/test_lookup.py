@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import mla_kernels as mla
 import pytest
 from mla_kernels import _launcher
+from mla_kernels._types import FIELDS
 from mla_kernels.errors import ValueRangeError, VariantNotFoundError
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.registry import Choices, Range, Variant
@@ -35,6 +37,10 @@ def test_lookup_finds_the_exact_variant():
 )
 def test_cache_and_output_follow_the_input_unless_stated(config, name):
     assert mla.lookup(**config).variant.name == name
+
+
+def test_a_config_has_the_fields_of_the_matrix():
+    assert tuple(inspect.signature(mla.lookup).parameters) == FIELDS
 
 
 def test_lookup_is_cached_per_config():

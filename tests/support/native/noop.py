@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 from mla_kernels import _launcher
+from mla_kernels.formats import LATENT, format_named
 
 from codegen import abi
-from codegen.signature.arguments import LATENT, ROPE, Tensor
+from codegen.signature.arguments import Tensor
 
 SIZES = {
     "batch": 3, "q_len": 2, "num_heads": 5, "num_pages": 7, "page_size": 4, "table_width": 6, "topk": 8,
@@ -82,9 +83,10 @@ def extents(tensor: Tensor, dtype: str) -> tuple[int, ...]:
     shape = tuple(SIZES[dim] for dim in tensor.dims)
     if tensor.row is None:
         return shape
-    if tensor.row == "mla":
-        return (*shape, 656 if dtype == "fp8_ds_mla" else LATENT + ROPE)
-    return (*shape, tensor.row if isinstance(tensor.row, int) else SIZES[tensor.row])
+    if tensor.packed:
+        form = format_named(dtype)
+        return (*shape, form.token_bytes if form.is_bytes else form.d_qk)
+    return (*shape, SIZES.get(str(tensor.row), tensor.shape[-1]))
 
 
 def strided(shape: tuple[int, ...], dtype: torch.dtype, contiguous: int) -> torch.Tensor:

@@ -74,7 +74,6 @@ inline Status check_strides(std::initializer_list<Stride> strides) {
 
 template <DType kIn, DType kOut, Schedule kSchedule>
 Status MergeStates<kIn, kOut, kSchedule>::can_run(const Problem& p) {
-  static_assert(kIn == DType::fp32 && kSchedule == Schedule::reduction);
   MLA_TRY(check_extents({{"num_states", p.num_states}, {"num_tokens", p.num_tokens}}));
   constexpr int64_t kMaxTokens = 65535;  // of a grid
   if (p.num_heads != kHeads || p.head_dim != kLatent || p.num_states > kMaxSplits ||

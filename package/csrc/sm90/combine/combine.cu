@@ -3,24 +3,25 @@
 #include "sm90/common/pdl.cuh"
 
 namespace mla::sm90 {
-namespace partials {
+namespace combine {
 
 using cuda::kThreads;
 using cuda::kWarp;
 using cuda::kWarps;
 
-// A row has kRowWarps warps; so many that they fill the device where there are few rows.
+// kRowWarps warps combine a row: one, or eight where rows are too few to fill the device.
 template <DType kOut, bool kVectors, int kRowWarps>
-__global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ Params params) {
+__global__ void __launch_bounds__(kThreads)
+    combine_kernel(const __grid_constant__ decode::Params params) {
   const Shape& shape = params.shape;
   const int warp = threadIdx.x / kWarp;
   const int64_t row = int64_t{blockIdx.x} * (kWarps / kRowWarps) + warp / kRowWarps;
   const int32_t request = static_cast<int32_t>(row / shape.rows);
   const int32_t r = static_cast<int32_t>(row % shape.rows);
-  launch_dependents();
-  wait_for_prerequisites();
+  launch_dependent_grids();
+  wait_for_prerequisite_grids();
   if (request >= shape.batch) return;
-  const PlanView plan(params.plan, shape);
+  const PlanView plan = params.plan();
   const int32_t first = plan.first_partial[request];
   const int32_t count = plan.first_partial[request + 1] - first;
   if (count == 0) return;
@@ -41,9 +42,9 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
 }
 
 template <DType kOut, bool kVectors, int kRowWarps>
-Status launch(const Params& params, cudaStream_t stream) {
+Status launch(const decode::Params& params, cudaStream_t stream) {
   constexpr int kRows = kWarps / kRowWarps;
-  constexpr int kColumns = kRowWarps == 1 ? kLatent : kWarp * 4;  // that a block merges
+  constexpr int kColumns = kRowWarps == 1 ? kLatent : kWarp * 4;  // that a block combines
   const int64_t rows = int64_t{params.shape.batch} * params.shape.rows;
   cudaLaunchConfig_t config = {};
   config.gridDim = {cuda::blocks_for(rows, kRows), kLatent / kColumns, 1};
@@ -54,20 +55,20 @@ Status launch(const Params& params, cudaStream_t stream) {
   overlap.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &overlap;
   config.numAttrs = 1;
-  return cuda::check(cudaLaunchKernelEx(&config, merge_kernel<kOut, kVectors, kRowWarps>, params),
-                     "launch of the merge kernel");
+  return cuda::check(cudaLaunchKernelEx(&config, combine_kernel<kOut, kVectors, kRowWarps>, params),
+                     "launch of the combine kernel");
 }
 
-}  // namespace partials
+}  // namespace combine
 
 template <DType kOut>
-Status merge_partials(const Params& params, int32_t device, cudaStream_t stream) {
-  using partials::launch;
+Status combine_partials(const decode::Params& params, int32_t device, cudaStream_t stream) {
+  using combine::launch;
   int sms = 0;
   MLA_TRY(cuda::sm_count(device, &sms));
   const int64_t rows = int64_t{params.shape.batch} * params.shape.rows;
   const bool few = params.shape.parts >= 8 * params.shape.batch && rows < 2 * sms;
-  if (params.out_in_fours) {
+  if (params.out_is_aligned_to_4) {
     return few ? launch<kOut, true, cuda::kWarps>(params, stream)
                : launch<kOut, true, 1>(params, stream);
   }
@@ -75,17 +76,17 @@ Status merge_partials(const Params& params, int32_t device, cudaStream_t stream)
 }
 
 template <DType kOut>
-Status prepare_merge(int32_t device) {
-  using partials::merge_kernel;
+Status prepare_combine(int32_t device) {
+  using combine::combine_kernel;
   return cuda::load_kernels(
-      device, {reinterpret_cast<const void*>(merge_kernel<kOut, true, cuda::kWarps>),
-               reinterpret_cast<const void*>(merge_kernel<kOut, true, 1>),
-               reinterpret_cast<const void*>(merge_kernel<kOut, false, cuda::kWarps>)});
+      device, {reinterpret_cast<const void*>(combine_kernel<kOut, true, cuda::kWarps>),
+               reinterpret_cast<const void*>(combine_kernel<kOut, true, 1>),
+               reinterpret_cast<const void*>(combine_kernel<kOut, false, cuda::kWarps>)});
 }
 
-template Status merge_partials<DType::fp16>(const Params&, int32_t, cudaStream_t);
-template Status merge_partials<DType::bf16>(const Params&, int32_t, cudaStream_t);
-template Status prepare_merge<DType::fp16>(int32_t);
-template Status prepare_merge<DType::bf16>(int32_t);
+template Status combine_partials<DType::fp16>(const decode::Params&, int32_t, cudaStream_t);
+template Status combine_partials<DType::bf16>(const decode::Params&, int32_t, cudaStream_t);
+template Status prepare_combine<DType::fp16>(int32_t);
+template Status prepare_combine<DType::bf16>(int32_t);
 
 }  // namespace mla::sm90

@@ -1,3 +1,5 @@
+// The combine of dense decode as a kernel of its own, for launches whose blocks cannot all run at
+// once or whose splits the parts do not show (max_splits).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,11 +9,11 @@
 
 namespace mla::sm90 {
 
-// Merges the partial results of split requests into the rows where they belong. Reads them when the
-// kernel ahead in the stream has ended.
+// Combines the partial results of split requests into their rows. The kernel waits until the one
+// ahead of it in the stream has ended.
 template <DType kOut>
-Status merge_partials(const Params& params, int32_t device, cudaStream_t stream);
+Status combine_partials(const decode::Params& params, int32_t device, cudaStream_t stream);
 template <DType kOut>
-Status prepare_merge(int32_t device);
+Status prepare_combine(int32_t device);
 
 }  // namespace mla::sm90

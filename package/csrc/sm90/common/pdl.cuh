@@ -3,12 +3,14 @@
 
 namespace mla::sm90 {
 
-// Until the kernels ahead have ended and what they wrote can be seen.
-__device__ inline void wait_for_prerequisites() {
+// Waits until the kernels ahead in the stream have ended and what they wrote is visible.
+__device__ inline void wait_for_prerequisite_grids() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// The kernel behind may start; it waits for the end of this one.
-__device__ inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+// Allows the next kernel in the stream to start; it waits for the end of this one by itself.
+__device__ inline void launch_dependent_grids() {
+  asm volatile("griddepcontrol.launch_dependents;");
+}
 
 }  // namespace mla::sm90

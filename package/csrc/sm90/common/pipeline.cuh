@@ -1,4 +1,5 @@
-// Rings of places in shared memory, which some warps fill and others empty.
+// Pipelines: buffers in shared memory, their stages, which producers fill and consumers read in
+// turn.
 #pragma once
 
 #include <cute/arch/util.hpp>
@@ -7,25 +8,22 @@
 
 namespace mla::sm90 {
 
-inline constexpr int kWarp = 32;
-inline constexpr int kWarpgroup = 128;
-inline constexpr int kWarps = kWarpgroup / kWarp;
-
-// Where the `turn`-th user of a ring is.
-template <int kSlots>
-struct Place {
-  int slot;
+// The stage that the `count`-th use of a pipeline takes, and the phase of the stage's barriers
+// then.
+template <int kStages>
+struct PipelineState {
+  int stage;
   uint32_t phase;
 
-  __device__ __forceinline__ explicit Place(uint32_t turn)
-      : slot(turn % kSlots), phase(turn / kSlots & 1) {}
+  __device__ __forceinline__ explicit PipelineState(uint32_t count)
+      : stage(count % kStages), phase(count / kStages & 1) {}
 };
 
-// As if as many threads arrived.
-__device__ __forceinline__ void arrive_times(FullBarrier& full, int times) {
+// Arrives at a barrier as `count` threads would.
+__device__ __forceinline__ void arrive_n(TransactionBarrier& barrier, int count) {
   asm volatile(
-      "mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(cute::cast_smem_ptr_to_uint(&full)),
-      "r"(times)
+      "mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(cute::cast_smem_ptr_to_uint(&barrier)),
+      "r"(count)
       : "memory");
 }
 

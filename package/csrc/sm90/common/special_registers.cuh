@@ -1,20 +1,25 @@
-// Which thread and which block this is, read anew: what follows from it would otherwise be kept in
-// registers while the roles run.
+// Reads of special registers that the compiler must make where they stand. It would otherwise keep
+// what follows from threadIdx.x and the like in registers, which the roles do not have to spare.
 #pragma once
 
 #include <cstdint>
 
 namespace mla::sm90 {
 
-__device__ __forceinline__ int own_thread() {
+__device__ __forceinline__ int read_thread_index() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
-__device__ __forceinline__ uint32_t own_block() {
+__device__ __forceinline__ uint32_t read_block_index() {
   uint32_t block;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
   return block;
+}
+__device__ __forceinline__ uint32_t read_lane_index() {
+  uint32_t lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
 }
 
 }  // namespace mla::sm90

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "cuda/device.h"
+#include "sm90/common/tile.h"
 
 namespace mla::sm90 {
 namespace {
@@ -22,17 +23,17 @@ struct Dimension {
   int box;
 };
 
-// Rows of `columns` elements in outer dimensions; of a row, a box has one chunk.
+// Rows of `columns` elements in outer dimensions. A box has one chunk of each of its rows.
 struct Rows {
-  static constexpr size_t kMostRank = 5;
+  static constexpr size_t kMaxRank = 5;
 
   void* data;
   DType dtype;
   CUtensorMapSwizzle swizzle;
   cuuint32_t rank = 1;
-  std::array<cuuint64_t, kMostRank> extents = {};
-  std::array<cuuint64_t, kMostRank - 1> strides = {};  // bytes
-  std::array<cuuint32_t, kMostRank> box = {kChunk};
+  std::array<cuuint64_t, kMaxRank> extents = {};
+  std::array<cuuint64_t, kMaxRank - 1> strides = {};  // bytes
+  std::array<cuuint32_t, kMaxRank> box = {kChunk};
 
   Rows(const void* rows, int columns, std::initializer_list<Dimension> outer, DType type,
        CUtensorMapSwizzle how)
@@ -41,7 +42,7 @@ struct Rows {
     extents[0] = static_cast<cuuint64_t>(columns);
     for (const Dimension& dimension : outer) {
       extents[rank] = static_cast<cuuint64_t>(dimension.extent);
-      // Of one row, any stride would do, but the driver might refuse it.
+      // The stride of a single row is never used, but the driver might refuse the caller's.
       strides[rank - 1] =
           static_cast<cuuint64_t>((dimension.extent == 1 ? columns : dimension.stride) * bytes);
       box[rank] = static_cast<cuuint32_t>(dimension.box);
@@ -65,7 +66,7 @@ struct Hash {
 
 Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
   static const cuda::DriverFunction<Encode> encode_tiled("cuTensorMapEncodeTiled", 12000);
-  constexpr std::array<cuuint32_t, Rows::kMostRank> kSteps = {1, 1, 1, 1, 1};
+  constexpr std::array<cuuint32_t, Rows::kMaxRank> kSteps = {1, 1, 1, 1, 1};
   const CUresult result =
       encode_tiled(map,
                    rows.dtype == DType::e4m3   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
@@ -81,17 +82,17 @@ Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
       "strides below 2^40 bytes");
 }
 
-// How a box lies in shared memory: as tensor cores read it, or the threads that widen codes.
+// Tensor cores read 16-bit boxes in place; threads read those of e4m3 and dequantize them.
 CUtensorMapSwizzle swizzle_of(const Traits& traits) {
   if (traits.schedule == Schedule::swap_ab) return CU_TENSOR_MAP_SWIZZLE_64B;
   return traits.kv == DType::e4m3 ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
 }
 
-// The layers of a step, and the steps, ask for the same maps again and again. A map is its rows in
-// other words, and neither owns memory nor looks at it, so that it is right for as long as the
-// process lives, whatever comes to lie at the address. Each thread has its own: no locks.
+// The layers of a step, and the steps, ask for the same maps again and again. A map says what its
+// rows say; it neither owns memory nor looks at it, so that it stays right for as long as the
+// process lives, whatever comes to lie at the address. Each thread has its own maps: no locks.
 Status find_map(const char* name, const Rows& rows, CUtensorMap* map) {
-  constexpr size_t kMostMaps = 1024;
+  constexpr size_t kMaxMaps = 1024;
   thread_local std::unordered_map<Rows, CUtensorMap, Hash> maps;
   const auto known = maps.find(rows);
   if (known != maps.end()) {
@@ -99,12 +100,15 @@ Status find_map(const char* name, const Rows& rows, CUtensorMap* map) {
     return {};
   }
   MLA_TRY(encode(name, rows, map));
-  if (maps.size() >= kMostMaps) maps.clear();
+  if (maps.size() >= kMaxMaps) maps.clear();
   maps.emplace(rows, *map);
   return {};
 }
 
-Status find_kv_maps(const KvView& kv, const Traits& traits, Params* params) {
+}  // namespace
+
+Status encode_kv_maps(const PagedKvView& kv, const Traits& traits, CUtensorMap* latent,
+                      CUtensorMap* rope) {
   const auto find = [&](const void* data, int columns, int chunks, int64_t token, int64_t page,
                         CUtensorMap* map) {
     const auto of_rows = [&](int columns, std::initializer_list<Dimension> outer) {
@@ -116,20 +120,19 @@ Status find_kv_maps(const KvView& kv, const Traits& traits, Params* params) {
       return of_rows(columns, {{page_size, token, kv.box_tokens}, pages});
     }
     const Dimension of_chunks = {columns / kChunk, kChunk, chunks};
-    if (!kv.in_groups) {
+    if (!kv.is_in_groups) {
       return of_rows(kChunk, {{page_size, token, kv.box_tokens}, of_chunks, {1, 0, 1}, pages});
     }
-    return of_rows(kChunk, {{kGroup, token, kGroup},
-                            of_chunks,
-                            {page_size / kGroup, token * kGroup, kv.box_tokens / kGroup},
-                            pages});
+    return of_rows(kChunk,
+                   {{kSwizzleRows, token, kSwizzleRows},
+                    of_chunks,
+                    {page_size / kSwizzleRows, token * kSwizzleRows, kv.box_tokens / kSwizzleRows},
+                    pages});
   };
   MLA_TRY(find(kv.latent, kLatent, kLatentChunks / 2, kv.latent_stride_token, kv.latent_stride_page,
-               &params->latent_map));
-  return find(kv.rope, kRope, 1, kv.rope_stride_token, kv.rope_stride_page, &params->rope_map);
+               latent));
+  return find(kv.rope, kRope, 1, kv.rope_stride_token, kv.rope_stride_page, rope);
 }
-
-}  // namespace
 
 Status encode_query_maps(const QueryRows& q, DType dtype, CUtensorMap* latent, CUtensorMap* rope) {
   const int heads = static_cast<int>(std::min<int64_t>(q.num_heads, kTileRows));
@@ -147,16 +150,6 @@ Status encode_query_maps(const QueryRows& q, DType dtype, CUtensorMap* latent, C
   };
   MLA_TRY(find(q.latent, kLatent, q.latent_stride, latent));
   return find(q.rope, kRope, q.rope_stride, rope);
-}
-
-Status encode_maps(const Traits& traits, Params* params) {
-  if (traits.load == Load::tma) MLA_TRY(find_kv_maps(params->kv, traits, params));
-  Query& query = params->query;
-  if (!query.by_tma) return {};
-  const Shape& shape = params->shape;
-  return encode_query_maps({shape.batch, shape.q_len, shape.num_heads, query.latent.data,
-                            query.latent.stride, query.rope.data, query.rope.stride},
-                           traits.q, &query.latent_map, &query.rope_map);
 }
 
 }  // namespace mla::sm90

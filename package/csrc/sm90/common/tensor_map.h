@@ -1,16 +1,20 @@
-// Tensor maps of a cache and of queries for the tensor memory accelerator.
+// Tensor maps, by which the tensor memory accelerator (TMA) loads boxes of a cache and of queries.
 #pragma once
 
 #include "common/status.h"
-#include "sm90/decode/params.h"
-#include "sm90/decode/problem.h"
+#include "cuda/traits.h"
+#include "sm90/common/views.h"
 
 namespace mla::sm90 {
 
-// Fills the maps of what is loaded so, KV and Q.
-Status encode_maps(const Traits& traits, Params* params);
+using cuda::Traits;
 
-// Of queries [batch, q_len, num_heads], as rows and their strides say.
+// Encodes the maps of a paged cache, whose boxes lie in shared memory as the traits' schedule reads
+// them.
+Status encode_kv_maps(const PagedKvView& kv, const Traits& traits, CUtensorMap* latent,
+                      CUtensorMap* rope);
+
+// Queries [batch, q_len, num_heads] as latent and rope rows, with their strides in this order.
 struct QueryRows {
   int64_t batch;
   int64_t q_len;
@@ -20,6 +24,8 @@ struct QueryRows {
   const void* rope;
   const int64_t (&rope_stride)[3];
 };
+
+// @pre The rows are aligned to 16 bytes, and no stride is 0 that is used.
 Status encode_query_maps(const QueryRows& rows, DType dtype, CUtensorMap* latent,
                          CUtensorMap* rope);
 

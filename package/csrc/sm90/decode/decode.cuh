@@ -3,26 +3,26 @@
 #include "common/checks.h"
 #include "cuda/launch.h"
 #include "sm90/combine/combine.h"
-#include "sm90/common/tensor_map.h"
 #include "sm90/decode/decode.h"
 #include "sm90/decode/problem.h"
 #include "sm90/mainloop/kernels.cuh"
-#include "sm90/scheduler/plan.h"
 
 namespace mla::sm90 {
+
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
+  constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
   Shape shape;
-  MLA_TRY(describe_shape(problem, &shape));
-  MLA_TRY(check_problem(problem, {kQ, kKv, kOut, kLoad, kSchedule}));
-  Params params;
-  return describe(problem, {kQ, kKv, kOut, kLoad, kSchedule}, shape, nullptr, nullptr, &params);
+  MLA_TRY(decode::describe_shape(problem, &shape));
+  MLA_TRY(decode::check_problem(problem, kTraits));
+  decode::Params params;
+  return decode::describe(problem, kTraits, shape, nullptr, nullptr, &params);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan_size(const Problem& problem, int64_t* bytes) {
   Shape shape;
-  MLA_TRY(describe_shape(problem, &shape));
+  MLA_TRY(decode::describe_shape(problem, &shape));
   *bytes = PlanView::bytes(shape);
   return {};
 }
@@ -31,7 +31,7 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan(const Problem& problem, Buffer plan,
                                                      Stream stream) {
   Shape shape;
-  MLA_TRY(describe_shape(problem, &shape));
+  MLA_TRY(decode::describe_shape(problem, &shape));
   if (shape.batch == 0) return {};
   MLA_TRY(check_present({{"seq_lens", problem.seq_lens, 1}}));
   const cuda::DeviceGuard guard(problem.device);
@@ -44,8 +44,8 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
                                                                int64_t* bytes) {
   Shape shape;
-  MLA_TRY(describe_shape(problem, &shape));
-  *bytes = workspace_bytes(shape);
+  MLA_TRY(decode::describe_shape(problem, &shape));
+  *bytes = decode::workspace_bytes(shape);
   return {};
 }
 
@@ -54,10 +54,10 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
                                                        Buffer workspace, Stream stream) {
   constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
   Shape shape;
-  MLA_TRY(describe_shape(problem, &shape));
-  MLA_TRY(check_problem(problem, kTraits));
-  Params params;
-  MLA_TRY(describe(problem, kTraits, shape, plan.data, workspace.data, &params));
+  MLA_TRY(decode::describe_shape(problem, &shape));
+  MLA_TRY(decode::check_problem(problem, kTraits));
+  decode::Params params;
+  MLA_TRY(decode::describe(problem, kTraits, shape, plan.data, workspace.data, &params));
   if (shape.batch == 0 || shape.rows == 0) return {};
   const int64_t slots = saturating_product({problem.num_pages, problem.page_size});
   MLA_TRY(check_present({{"q", problem.q_latent, 1},
@@ -66,21 +66,20 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
                          {"kv_cache", problem.kv_rope, slots},
                          {"seq_lens", problem.seq_lens, 1},
                          {"out", problem.out, 1}}));
-  if (params.capacity > 0) MLA_TRY(encode_maps(kTraits, &params));
+  if (params.capacity > 0) MLA_TRY(decode::encode_maps(kTraits, &params));
   const cuda::DeviceGuard guard(problem.device);
   MLA_TRY(guard.status());
   MLA_TRY(prepare(problem.device));
-  using Kernels = decode::Kernels<kQ, kKv, kOut, kLoad, kSchedule>;
-  const Kernel kernel = Kernels::of(shape);
+  const Kernel kernel = Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>::of(shape);
   bool fits = true;
   MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
   if (!fits) {
-    // A stream of fewer multiprocessors than the device has, as of a green context.
-    params.merges = 0;
+    // The stream has fewer multiprocessors than the device, as that of a green context.
+    params.combines = 0;
     MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
   }
-  if (params.merges || workspace_bytes(shape) == 0) return {};
-  return merge_partials<kOut>(params, problem.device, cuda::cuda_stream(stream));
+  if (params.combines || decode::workspace_bytes(shape) == 0) return {};
+  return combine_partials<kOut>(params, problem.device, cuda::cuda_stream(stream));
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
@@ -89,11 +88,9 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
   if (prepared.contains(device)) return {};
   const cuda::DeviceGuard guard(device);
   MLA_TRY(guard.status());
-  for (const Kernel& kernel : decode::Kernels<kQ, kKv, kOut, kLoad, kSchedule>::all()) {
-    MLA_TRY(prepare_kernel(kernel));
-  }
+  MLA_TRY((prepare_kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>()));
   MLA_TRY(prepare_plan(device));
-  MLA_TRY(prepare_merge<kOut>(device));
+  MLA_TRY(prepare_combine<kOut>(device));
   prepared.add(device);
   return {};
 }

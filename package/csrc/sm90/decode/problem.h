@@ -1,29 +1,15 @@
-// A problem in the kernels' terms.
+// From a problem of dense decode to what its kernels are given.
 #pragma once
-
-#include <string>
 
 #include "common/buffer.h"
 #include "common/status.h"
-#include "common/traits.h"
 #include "mla/abi.h"
+#include "sm90/common/tensor_map.h"
 #include "sm90/decode/params.h"
 
-namespace mla::sm90 {
+namespace mla::sm90::decode {
 
-struct Traits {
-  DType q;
-  DType kv;
-  DType out;
-  Load load;
-  Schedule schedule;
-};
-
-inline Status refuse(const char* argument, const std::string& got, const std::string& accepts) {
-  return Status::error(MLA_UNSUPPORTED, argument, got, accepts);
-}
-
-// What the schedule depends on; refuses shapes that the kernels do not take. Tensors may be absent.
+// The shape, which the plan depends on. Tensors may be absent.
 Status describe_shape(const mla_decode_problem& problem, Shape* shape);
 
 // Refuses what the kernels cannot do. Tensors may be absent.
@@ -31,8 +17,11 @@ Status check_problem(const mla_decode_problem& problem, const Traits& traits);
 
 int64_t workspace_bytes(const Shape& shape);
 
-// All that a launch needs, but for the tensor maps.
+// Sets all that a launch needs but the tensor maps.
 Status describe(const mla_decode_problem& problem, const Traits& traits, const Shape& shape,
                 const void* plan, void* workspace, Params* params);
 
-}  // namespace mla::sm90
+// Encodes the maps of what the launch loads by TMA.
+Status encode_maps(const Traits& traits, Params* params);
+
+}  // namespace mla::sm90::decode

@@ -4,45 +4,52 @@
 #include <algorithm>
 #include <array>
 
-#include "sm90/common/launch.h"
+#include "sm90/mainloop/launch.h"
 #include "sm90/mainloop/rows_m64/kernel.cuh"
 #include "sm90/mainloop/swap_ab/kernel.cuh"
 
-namespace mla::sm90::decode {
+namespace mla::sm90 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Kernels;
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad>
-struct Kernels<kQ, kKv, kOut, kLoad, Schedule::rows_m64> {
-  // Blocks that gather share nothing.
-  static constexpr int kMostCluster = kLoad == Load::gather ? 1 : 2;
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad>
+struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64> {
+  static constexpr int kMaxCluster = rows_m64::kMaxCluster<kKv, kLoad>;
 
   template <int kCluster>
   static Kernel of_cluster() {
     return {
-        reinterpret_cast<const void*>(attend<kQ, kKv, kOut, kLoad, Schedule::rows_m64, kCluster>),
-        kThreads, kCluster, sizeof(SharedMemory<Format<kQ, kKv>>)};
+        reinterpret_cast<const void*>(
+            rows_m64::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kCluster>),
+        rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<rows_m64::Format<kQ, kKv>>)};
   }
   static Kernel of(const Shape& shape) {
-    return std::min(shape.cluster, kMostCluster) == 1 ? of_cluster<1>()
-                                                      : of_cluster<kMostCluster>();
+    return std::min(shape.cluster, kMaxCluster) == 1 ? of_cluster<1>() : of_cluster<kMaxCluster>();
   }
-  static std::array<Kernel, 2> all() { return {of_cluster<1>(), of_cluster<kMostCluster>()}; }
+  static std::array<Kernel, 2> all() { return {of_cluster<1>(), of_cluster<kMaxCluster>()}; }
 };
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad>
-struct Kernels<kQ, kKv, kOut, kLoad, Schedule::swap_ab> {
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad>
+struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab> {
   template <int kRows>
   static Kernel of_rows() {
     return {reinterpret_cast<const void*>(
-                attend_stream<kQ, kKv, kOut, kLoad, Schedule::swap_ab, kRows>),
-            stream::kThreads, 1, sizeof(stream::SharedMemory<kRows>)};
+                swap_ab::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kRows>),
+            swap_ab::kThreads, 1, sizeof(swap_ab::SharedStorage<kRows>)};
   }
   static Kernel of(const Shape& shape) {
-    return shape.rows <= 16 ? of_rows<16>() : of_rows<kStreamRows>();
+    return shape.rows <= 16 ? of_rows<16>() : of_rows<kSwapAbRows>();
   }
-  static std::array<Kernel, 2> all() { return {of_rows<16>(), of_rows<kStreamRows>()}; }
+  static std::array<Kernel, 2> all() { return {of_rows<16>(), of_rows<kSwapAbRows>()}; }
 };
 
-}  // namespace mla::sm90::decode
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+Status prepare_kernels() {
+  for (const Kernel& kernel : Kernels<Params, kQ, kKv, kOut, kLoad, kSchedule>::all()) {
+    MLA_TRY(prepare_kernel(kernel));
+  }
+  return {};
+}
+
+}  // namespace mla::sm90

@@ -1,4 +1,4 @@
-// Where the row of a token is, if rows are looked up one by one.
+// Where the rows of a request's tokens are in a paged cache, one by one: pages of any size.
 #pragma once
 
 #include "sm90/decode/params.h"
@@ -6,21 +6,20 @@
 
 namespace mla::sm90 {
 
-// Of one request, in pages of any size.
-class PagedRows {
+class PagedKvGather {
  public:
   struct Row {
     int32_t page;
     int32_t offset;
   };
 
-  __device__ PagedRows(const KvView& kv, const Item& item) : kv_(kv), item_(item) {}
+  __device__ PagedKvGather(const PagedKvView& kv, const WorkTile& work) : kv_(kv), work_(work) {}
 
-  // What tells the row of a token, looked up ahead of it.
+  // Reads what row() needs of a token, ahead of it: its page.
   __device__ __forceinline__ int32_t look_up(int32_t token) const {
-    if (token >= item_.tokens) return -1;
-    if (kv_.table == nullptr) return item_.request;
-    return __ldg(kv_.table + item_.request * kv_.table_stride + kv_.page_size.quotient(token));
+    if (token >= work_.tokens) return -1;
+    if (kv_.table == nullptr) return work_.request;
+    return __ldg(kv_.table + work_.request * kv_.table_stride + kv_.page_size.quotient(token));
   }
 
   __device__ __forceinline__ Row row(int32_t page, int32_t token) const {
@@ -43,16 +42,19 @@ class PagedRows {
   }
 
  private:
-  const KvView& kv_;
-  const Item& item_;
+  const PagedKvView& kv_;
+  const WorkTile& work_;
 };
 
-// What a request's rows are looked up by.
-__device__ __forceinline__ const Item& selection_of(const Params&, const Item& item) {
-  return item;
+namespace decode {
+
+// What finds the rows of a work tile, and the rows: overloads for the params of each op.
+__device__ __forceinline__ const WorkTile& selection_of(const Params&, const WorkTile& work) {
+  return work;
 }
-__device__ __forceinline__ PagedRows rows_of(const Params& params, const Item& item) {
-  return {params.kv, item};
+__device__ __forceinline__ PagedKvGather kv_rows_of(const Params& params, const WorkTile& work) {
+  return {params.kv, work};
 }
 
+}  // namespace decode
 }  // namespace mla::sm90

@@ -1,5 +1,5 @@
-// Cuts the KV of a step into parts of equal cost, in one block. Where a cut falls into a request,
-// that request is split.
+// Plans a step: one block cuts the KV of all requests into parts of equal cost. A request that a
+// cut falls into is split.
 #include <cub/block/block_scan.cuh>
 
 #include "cuda/launch.h"
@@ -7,7 +7,7 @@
 #include "sm90/scheduler/split_heuristic.h"
 
 namespace mla::sm90 {
-namespace schedule {
+namespace scheduler {
 
 constexpr int kThreads = 512;
 
@@ -15,7 +15,7 @@ using Scan = cub::BlockScan<int64_t, kThreads>;
 
 struct Request {
   int64_t blocks;
-  int64_t split_blocks;  // 0: cut anywhere
+  int64_t split_blocks;  // 0: it may be cut anywhere
 
   __device__ Request(int32_t length, int32_t max_splits)
       : blocks(ceil_div<int64_t>(max(length, 0), kTileTokens)),
@@ -25,11 +25,11 @@ struct Request {
   __device__ int64_t splits() const {
     return split_blocks == 0 ? 1 : max(ceil_div(blocks, split_blocks), int64_t{1});
   }
-  __device__ int64_t cost() const { return blocks + Cuts::kOverhead * splits(); }
+  __device__ int64_t cost() const { return blocks + SplitHeuristic::kOverhead * splits(); }
 };
 
-// Cut at every multiple of `rise` / `run`, rounded down.
-struct Line : Cuts {
+// The line of requests, cut at every multiple of `rise` / `run`, rounded down.
+struct Line : SplitHeuristic {
   int64_t rise;
   int64_t run;
 
@@ -39,25 +39,28 @@ struct Line : Cuts {
 
   // The first part whose cut splits a request that begins at `start`.
   __device__ int64_t first_cut(int64_t start) const { return first_from(start + overhead + align); }
+  // How many cuts split the request.
   __device__ int64_t cuts(int64_t start, const Request& request, int parts) const {
     const int64_t end = min(first_from(start + overhead + request.blocks), int64_t{parts});
     return max(end - first_cut(start), int64_t{0});
   }
 };
 
-// `equal`: every request is like the first. Others are cut at fractions, for parts that differ by
-// one at most.
+// If requests are not `equal`, all like the first, the line is cut at fractions, so that parts
+// differ by one at most.
 __device__ Line line_of(int64_t total, const Shape& shape, bool equal, const Request& first) {
   if (equal && shape.max_splits == 0) {
-    const Cuts cuts = Cuts::of_equal(shape.batch, first.blocks, shape.parts, 0, shape.rows);
+    const SplitHeuristic cuts =
+        SplitHeuristic::of_equal(shape.batch, first.blocks, shape.parts, 0, shape.rows);
     return {cuts, cuts.length, 1};
   }
-  Cuts cuts = Cuts::anywhere(total, shape.parts);
+  SplitHeuristic cuts = SplitHeuristic::anywhere(total, shape.parts);
   if (!equal && total > shape.parts) return {cuts, total, shape.parts};
   if (equal) cuts.move_to_ends(first.cost());
   return {cuts, cuts.length, 1};
 }
 
+// Where the cut of a part falls.
 __device__ Boundary boundary_at(const Line& line, const PlanView& plan, const Shape& shape,
                                 const int32_t* lengths, int part) {
   const int64_t at = line.cut(part);
@@ -71,7 +74,7 @@ __device__ Boundary boundary_at(const Line& line, const PlanView& plan, const Sh
   const Request request(lengths[low], shape.max_splits);
   const int64_t inside = at - plan.costs[low];
   if (request.split_blocks > 0) {
-    const int64_t split = ceil_div(inside, request.split_blocks + Cuts::kOverhead);
+    const int64_t split = ceil_div(inside, request.split_blocks + SplitHeuristic::kOverhead);
     if (split >= request.splits()) return next;
     return {low, static_cast<int32_t>(split * request.split_blocks), static_cast<int32_t>(split),
             0};
@@ -149,15 +152,15 @@ __global__ void __launch_bounds__(kThreads)
   if (thread == 0) plan.first_partial[shape.batch] = static_cast<int32_t>(partials);
 }
 
-}  // namespace schedule
+}  // namespace scheduler
 
 Status make_plan(const Shape& shape, const int32_t* lengths, void* buffer, cudaStream_t stream) {
-  schedule::plan_kernel<<<1, schedule::kThreads, 0, stream>>>(shape, lengths, buffer);
+  scheduler::plan_kernel<<<1, scheduler::kThreads, 0, stream>>>(shape, lengths, buffer);
   return cuda::check(cudaGetLastError(), "launch of the plan kernel");
 }
 
 Status prepare_plan(int32_t device) {
-  return cuda::load_kernels(device, {reinterpret_cast<const void*>(schedule::plan_kernel)});
+  return cuda::load_kernels(device, {reinterpret_cast<const void*>(scheduler::plan_kernel)});
 }
 
 }  // namespace mla::sm90

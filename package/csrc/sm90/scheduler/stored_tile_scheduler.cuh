@@ -1,63 +1,68 @@
-// The walk over a part, kept in shared memory by the one lane that makes it, for want of registers.
+// A tile scheduler whose state is in shared memory, for producers that have no registers for it.
 #pragma once
 
 #include "sm90/scheduler/work_tile_pipeline.cuh"
-#include "sm90/sparse_decode/params.h"
 
-namespace mla::sm90::sparse {
+namespace mla::sm90 {
 
-class StoredWalk {
+// One lane schedules.
+template <class Params>
+class StoredTileScheduler {
  public:
-  // Begun by one thread.
-  __device__ StoredWalk(const SelectedParams& params, int part, Boundary& at)
+  __device__ StoredTileScheduler(const Params& params, int part, Boundary& at)
       : params_(params), part_(part), at_(at) {}
-  __device__ void begin() { at_ = params_.schedule().boundary(part_); }
 
-  __device__ __forceinline__ bool next(Item& item) {
-    Walk<SelectedParams> walk(params_, part_, at_);
-    const bool found = walk.next(item);
-    at_ = walk.at();
+  // One thread calls this, before the first next().
+  __device__ void begin() { at_ = params_.plan().boundary(part_); }
+
+  __device__ __forceinline__ bool next(WorkTile& work) {
+    TileScheduler<Params> scheduler(params_, part_, at_);
+    const bool found = scheduler.next(work);
+    at_ = scheduler.at();
     return found;
   }
 
  private:
-  const SelectedParams& params_;
+  const Params& params_;
   const int part_;
   Boundary& at_;
 };
 
-// Items for warps of which the first tells them to all. How many there were is kept in shared
-// memory too.
-class SharedItems {
+// Work tiles for several warps, the first of which also produces them. `count`, how many a warp has
+// read, is in shared memory too.
+template <class Scheduler>
+class StoredWorkTileConsumer {
  public:
-  __device__ SharedItems(ItemRing& ring, const StoredWalk& walk, bool leads, uint32_t& turn)
-      : ring_(ring), walk_(walk), leads_(leads), turn_(turn) {
-    if (threadIdx.x % kWarp == 0) turn_ = 0;
+  __device__ StoredWorkTileConsumer(WorkTilePipeline& pipeline, const Scheduler& scheduler,
+                                    bool produces, uint32_t& count)
+      : pipeline_(pipeline), scheduler_(scheduler), produces_(produces), count_(count) {
+    if (threadIdx.x % kWarp == 0) count_ = 0;
     __syncwarp();
   }
 
-  __device__ __forceinline__ bool next(Item& item) {
-    const uint32_t turn = turn_;
-    if (leads_ && threadIdx.x % kWarp == 0) write(turn);
+  __device__ __forceinline__ bool next(WorkTile& work) {
+    const uint32_t count = count_;
+    if (produces_ && threadIdx.x % kWarp == 0) produce(count);
     __syncwarp();
-    const bool found = read_item(ring_, item, turn);
-    if (threadIdx.x % kWarp == 0) turn_ = turn + 1;
+    const bool found = consume_work_tile(pipeline_, work, count);
+    if (threadIdx.x % kWarp == 0) count_ = count + 1;
     __syncwarp();
     return found;
   }
 
  private:
-  __device__ __forceinline__ void write(uint32_t turn) {
-    const Place<kItemSlots> place(turn);
-    ring_.empty[place.slot].wait(place.phase ^ 1);
-    if (!walk_.next(ring_.items[place.slot])) ring_.items[place.slot].request = kNoRequest;
-    ring_.full[place.slot].arrive();
+  __device__ __forceinline__ void produce(uint32_t count) {
+    const PipelineState<kWorkTileStages> state(count);
+    pipeline_.empty[state.stage].wait(state.phase ^ 1);
+    WorkTile& work = pipeline_.tiles[state.stage];
+    if (!scheduler_.next(work)) work.request = kNoRequest;
+    pipeline_.full[state.stage].arrive();
   }
 
-  ItemRing& ring_;
-  StoredWalk walk_;
-  const bool leads_;
-  uint32_t& turn_;
+  WorkTilePipeline& pipeline_;
+  Scheduler scheduler_;
+  const bool produces_;
+  uint32_t& count_;
 };
 
-}  // namespace mla::sm90::sparse
+}  // namespace mla::sm90

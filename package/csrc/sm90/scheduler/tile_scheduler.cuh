@@ -1,60 +1,61 @@
-// The items of a part: which blocks of which request's KV a cluster attends to, one after the
-// other.
+// The work tiles of a part: which KV blocks of which request a cluster attends to, one work tile
+// after the other.
 #pragma once
 
-#include "sm90/decode/params.h"
+#include "sm90/scheduler/plan.h"
 
 namespace mla::sm90 {
 
 // Blocks of one request's KV that a cluster attends to at a stretch.
-struct Item {
+struct WorkTile {
   int32_t request;
-  int32_t first;    // block
-  int32_t end;      // block
-  int32_t tokens;   // of the request
-  int32_t partial;  // where the result goes, -1: it is the request's
-  int32_t other;    // the request's other partial result, if a block finishes both; or -1
+  int32_t first_block;
+  int32_t end_block;
+  int32_t tokens;         // of the request
+  int32_t partial;        // the partial result that is stored; -1: the request's result is
+  int32_t other_partial;  // the request's other partial result, if a block combines the two; or -1
 };
 
 // Lengths are the current ones, not those of the plan: the last split of a request goes on to its
 // end.
 template <class Params>
-class Walk {
+class TileScheduler {
  public:
-  __device__ Walk(const Params& params, int part)
-      : Walk(params, part, params.schedule().boundary(part)) {}
-  // From where another walk over the part has come to.
-  __device__ Walk(const Params& params, int part, const Boundary& at)
+  __device__ TileScheduler(const Params& params, int part)
+      : TileScheduler(params, part, params.plan().boundary(part)) {}
+  // Continues where another scheduler of the part has come to.
+  __device__ TileScheduler(const Params& params, int part, const Boundary& at)
       : params_(params), part_(part), at_(at) {}
 
   __device__ const Boundary& at() const { return at_; }
 
-  __device__ bool next(Item& item) {
-    const auto plan = params_.schedule();
+  // Whether there is a next work tile.
+  __device__ bool next(WorkTile& work) {
+    const auto plan = params_.plan();
     const int r = at_.request;
     if (r >= params_.shape.batch) return false;
     int part = part_;
-    asm volatile("" : "+r"(part));  // or the compiler keeps its place in registers that it lacks
+    asm volatile("" : "+r"(part));  // or the compiler keeps the boundary's address in registers
     const Boundary last = plan.boundary(part + 1);
-    const int length = params_.length_of(r);
+    const int length = params_.kv_length(r);
     const int first_partial = plan.first_partial_of(r);
     const int splits = plan.partials_of(r);
     if (r > last.request || (r == last.request && at_.block >= last.block)) return false;
-    item.request = r;
-    item.tokens = min(max(length, 0), params_.capacity);
-    item.partial = splits > 0 ? first_partial + at_.split : -1;
-    // Of two pieces, the first is the last item of its part. In a pair, so is the second.
-    const bool finishes = splits == 2 && (at_.split == 0 || plan.boundary(part).in_pair);
-    item.other = finishes ? first_partial + 1 - at_.split : -1;
-    item.first = at_.block;
-    item.end = ceil_div(item.tokens, kTileTokens);
+    work.request = r;
+    work.tokens = min(max(length, 0), params_.capacity);
+    work.partial = splits > 0 ? first_partial + at_.split : -1;
+    // Of two splits, the first is the last work tile of its part. In a pair, so is the second.
+    const bool combines_two = splits == 2 && (at_.split == 0 || plan.boundary(part).in_pair);
+    work.other_partial = combines_two ? first_partial + 1 - at_.split : -1;
+    work.first_block = at_.block;
+    work.end_block = ceil_div(work.tokens, kTileTokens);
     if (params_.shape.max_splits > 0 && at_.split + 1 < splits) {
       at_.block += plan.split_blocks_of(r);
       at_.split += 1;
-      item.end = min(item.end, at_.block);
+      work.end_block = min(work.end_block, at_.block);
     } else if (params_.shape.max_splits == 0 && r == last.request) {
       at_.block = last.block;
-      item.end = min(item.end, at_.block);
+      work.end_block = min(work.end_block, at_.block);
     } else {
       at_ = {r + 1, 0, 0, 0};
     }

@@ -1,27 +1,27 @@
-// How equal requests are cut into parts: in closed form, so that nothing has to be planned ahead.
+// The plan of equal requests, in closed form: nothing has to be planned ahead.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/divisor.h"
-#include "sm90/scheduler/shape.h"
+#include "sm90/scheduler/plan.h"
 #include "sm90/scheduler/split_heuristic.h"
 
-namespace mla::sm90::sparse {
+namespace mla::sm90 {
 
 class UniformPlan {
  public:
-  // Of the line, so that all that lies on it is counted in 32 bits.
+  // The longest line of requests on which every position still fits 32 bits.
   static constexpr int64_t kLongest = int64_t{1} << 30;
   static int64_t line(int64_t requests, int64_t blocks) {
-    return requests * (blocks + Cuts::kOverhead);
+    return requests * (blocks + SplitHeuristic::kOverhead);
   }
 
   UniformPlan() = default;
-  // `rows` of queries each. `max_splits` of a request at most; 0: as many as parts touch it.
+  // Each request has `rows` query rows and is split `max_splits` times at most; 0: as often as it
+  // has parts.
   UniformPlan(int64_t requests, int64_t blocks, int64_t parts, int64_t max_splits, int64_t rows)
       : requests_(static_cast<uint32_t>(requests)), parts_(static_cast<uint32_t>(parts)) {
-    const Cuts cuts = Cuts::of_equal(requests, blocks, parts, max_splits, rows);
+    const SplitHeuristic cuts = SplitHeuristic::of_equal(requests, blocks, parts, max_splits, rows);
     cost_ = Divisor(static_cast<uint32_t>(cuts.cost(blocks)));
     length_ = Divisor(static_cast<uint32_t>(cuts.length));
     overhead_ = static_cast<uint32_t>(cuts.overhead);
@@ -43,12 +43,12 @@ class UniformPlan {
             static_cast<int32_t>(part - first_cut(request) + 1), in_pairs_};
   }
 
-  // The partial results of a request are as many slots from this one on: the part in which it
-  // begins, twice, since no two split requests begin in one.
+  // The partial results of a request have consecutive indices from this one on: twice the part in
+  // which it begins, since no two split requests begin in one part.
   MLA_HOST_DEVICE int32_t first_partial_of(uint32_t request) const {
     return 2 * (static_cast<int32_t>(first_cut(request)) - 1);
   }
-  // 0 if it is not split.
+  // The number of a request's partial results; 0 if it is not split.
   MLA_HOST_DEVICE int32_t partials_of(uint32_t request) const {
     const uint32_t within = length_.quotient((request + 1) * cost_.value() - 1);
     const uint32_t last = within < parts_ - 1 ? within : parts_ - 1;
@@ -56,9 +56,10 @@ class UniformPlan {
     return cuts > 0 ? cuts + 1 : 0;
   }
 
-  // Cuts may be anywhere.
+  // Requests may be cut anywhere: splits have no length of their own.
   MLA_HOST_DEVICE int32_t split_blocks_of(int64_t) const { return 0; }
 
+  // Whether any request is split.
   bool splits() const {
     if (length_.value() % cost_.value() == 0) return false;
     for (uint32_t part = 1; part < parts_; ++part) {
@@ -67,7 +68,8 @@ class UniformPlan {
     return false;
   }
 
-  static int64_t slots(int64_t parts) { return 2 * parts; }
+  // Indices of partial results are below this number.
+  static int64_t max_partials(int64_t parts) { return 2 * parts; }
 
  private:
   // The first part whose beginning splits a request.
@@ -84,4 +86,4 @@ class UniformPlan {
   int32_t in_pairs_;
 };
 
-}  // namespace mla::sm90::sparse
+}  // namespace mla::sm90

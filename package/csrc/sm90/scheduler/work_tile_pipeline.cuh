@@ -1,85 +1,98 @@
-// The items of a part on their way from the warp that walks over the plan to the others.
+// The pipeline that carries work tiles from the thread that schedules them to all other warps.
 #pragma once
 
 #include "sm90/common/pipeline.cuh"
+#include "sm90/common/warp.cuh"
 #include "sm90/scheduler/tile_scheduler.cuh"
 
 namespace mla::sm90 {
 
-inline constexpr int kItemSlots = 4;
+inline constexpr int kWorkTileStages = 4;
 
-struct ItemRing {
-  Item items[kItemSlots];
-  Barrier full[kItemSlots];
-  Barrier empty[kItemSlots];
+struct WorkTilePipeline {
+  WorkTile tiles[kWorkTileStages];
+  Barrier full[kWorkTileStages];
+  Barrier empty[kWorkTileStages];
+
+  // `consumers` warps read the work tiles.
+  __device__ __forceinline__ void init_barriers(int consumers) {
+    for (auto& barrier : full) barrier.init(1);
+    for (auto& barrier : empty) barrier.init(consumers * kWarp);
+  }
 };
 
-// One thread tells the others the items, in order. The last has no request.
+// The request of the work tile that ends the sequence.
 inline constexpr int kNoRequest = -1;
 
-template <class Walk>
-class ItemWriter {
+// One thread produces the work tiles, in order.
+template <class Scheduler>
+class WorkTileProducer {
  public:
-  __device__ ItemWriter(ItemRing& ring, Walk walk) : ring_(ring), walk_(walk) {}
+  __device__ WorkTileProducer(WorkTilePipeline& pipeline, Scheduler scheduler)
+      : pipeline_(pipeline), scheduler_(scheduler) {}
 
-  // Whether there was one.
-  __device__ __forceinline__ bool write() {
-    Item item;
-    const bool found = walk_.next(item);
-    if (!found) item.request = kNoRequest;
-    const Place<kItemSlots> place(count_++);
-    ring_.empty[place.slot].wait(place.phase ^ 1);
-    ring_.items[place.slot] = item;
-    ring_.full[place.slot].arrive();
+  // Produces the next work tile, or the end of the sequence; says which.
+  __device__ __forceinline__ bool produce() {
+    WorkTile work;
+    const bool found = scheduler_.next(work);
+    if (!found) work.request = kNoRequest;
+    const PipelineState<kWorkTileStages> state(count_++);
+    pipeline_.empty[state.stage].wait(state.phase ^ 1);
+    pipeline_.tiles[state.stage] = work;
+    pipeline_.full[state.stage].arrive();
     return found;
   }
 
  private:
-  ItemRing& ring_;
-  Walk walk_;
+  WorkTilePipeline& pipeline_;
+  Scheduler scheduler_;
   uint32_t count_ = 0;
 };
 
-// Whether there is one.
-__device__ __forceinline__ bool read_item(ItemRing& ring, Item& item, uint32_t turn) {
-  const Place<kItemSlots> place(turn);
-  ring.full[place.slot].wait(place.phase);
-  item = ring.items[place.slot];
-  __syncwarp();  // without it, the loader that gathers lacks a register
-  // By every lane: racecheck does not count what the others read as read before one arrives.
-  ring.empty[place.slot].arrive();
-  return item.request != kNoRequest;
+// Reads the `count`-th work tile; says whether there is one. All lanes of a warp call this.
+__device__ __forceinline__ bool consume_work_tile(WorkTilePipeline& pipeline, WorkTile& work,
+                                                  uint32_t count) {
+  const PipelineState<kWorkTileStages> state(count);
+  pipeline.full[state.stage].wait(state.phase);
+  work = pipeline.tiles[state.stage];
+  __syncwarp();  // without it, the producer that gathers lacks a register
+  // Every lane arrives: racecheck does not take what the others read for read before one arrives.
+  pipeline.empty[state.stage].arrive();
+  return work.request != kNoRequest;
 }
 
-class ItemReader {
+class WorkTileConsumer {
  public:
-  __device__ explicit ItemReader(ItemRing& ring) : ring_(ring) {}
+  __device__ explicit WorkTileConsumer(WorkTilePipeline& pipeline) : pipeline_(pipeline) {}
 
-  __device__ __forceinline__ bool next(Item& item) { return read_item(ring_, item, count_++); }
+  __device__ __forceinline__ bool next(WorkTile& work) {
+    return consume_work_tile(pipeline_, work, count_++);
+  }
 
-  // Of the item read last, from 1.
-  __device__ __forceinline__ uint32_t turn() const { return count_; }
+  // How many work tiles have been read.
+  __device__ __forceinline__ uint32_t count() const { return count_; }
 
  private:
-  ItemRing& ring_;
+  WorkTilePipeline& pipeline_;
   uint32_t count_ = 0;
 };
 
-// For the warp that tells the others the items and works on them itself.
-template <class Walk>
-class ItemSource {
+// For a warp whose first lane produces the work tiles and which also consumes them.
+template <class Scheduler>
+class WorkTileProducerConsumer {
  public:
-  __device__ ItemSource(ItemRing& ring, Walk walk) : writer_(ring, walk), reader_(ring) {}
+  __device__ WorkTileProducerConsumer(WorkTilePipeline& pipeline, Scheduler scheduler)
+      : producer_(pipeline, scheduler), consumer_(pipeline) {}
 
-  __device__ __forceinline__ bool next(Item& item) {
-    if (threadIdx.x % kWarp == 0) writer_.write();
+  __device__ __forceinline__ bool next(WorkTile& work) {
+    if (threadIdx.x % kWarp == 0) producer_.produce();
     __syncwarp();
-    return reader_.next(item);
+    return consumer_.next(work);
   }
 
  private:
-  ItemWriter<Walk> writer_;
-  ItemReader reader_;
+  WorkTileProducer<Scheduler> producer_;
+  WorkTileConsumer consumer_;
 };
 
 }  // namespace mla::sm90

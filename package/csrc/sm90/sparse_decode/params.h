@@ -1,16 +1,16 @@
-// What the kernels of sparse attention are given: the members that the roles of dense decode read,
-// by the same names, and more. A request is one query token.
+// What the kernel of sparse attention is given. The mainloop reads the same members as of dense
+// decode's. A request is one query token.
 #pragma once
 
 #include <cuda.h>
 
-#include "cuda/divisor.h"
-#include "sm90/decode/params.h"
+#include "sm90/combine/partials.h"
+#include "sm90/common/views.h"
 #include "sm90/scheduler/uniform_plan.h"
 
-namespace mla::sm90::sparse {
+namespace mla::sm90::sparse_decode {
 
-// A tensor as [token, head], where tokens are [batch, query token]; strides in elements.
+// A tensor [batch, query token, head], whose requests are the query tokens of all of the batch.
 struct TokenView {
   void* data;
   int64_t stride[3];
@@ -22,30 +22,15 @@ struct TokenView {
     const int64_t s = q_len.remainder(token, b);
     return static_cast<T*>(data) + b * stride[0] + s * stride[1] + h * stride[2];
   }
-};
 
-struct Query {
-  CUtensorMap latent_map;  // if by_tma
-  CUtensorMap rope_map;
-  TokenView latent;
-  TokenView rope;
-  int32_t in_pieces;  // rows are aligned to 16 bytes
-  int32_t by_tma;     // and a tile is one box
-
-  MLA_HOST_DEVICE BoxPlace box(int32_t token, int32_t) const {
-    const int32_t b = latent.q_len.quotient(token);
-    return {static_cast<int32_t>(latent.q_len.remainder(token, b)), b};
+  MLA_HOST_DEVICE QueryCoordinates coordinates(int32_t token, int32_t) const {
+    const int32_t b = q_len.quotient(token);
+    return {static_cast<int32_t>(q_len.remainder(token, b)), b};
   }
 };
 
-// Slots of a cache, and which of them each token selects. Strides in elements.
-struct Pool {
-  const void* latent;
-  const void* rope;
-  int64_t latent_stride_page;
-  int64_t latent_stride_token;
-  int64_t rope_stride_page;
-  int64_t rope_stride_token;
+// A cache, and the slots of it that each query token selects.
+struct SelectedKvView : KvView {
   Divisor page_size;
   int32_t slots;
   const int32_t* indices;
@@ -62,34 +47,34 @@ struct Pool {
   }
 };
 
-struct SelectedParams {
-  static constexpr bool kSelects = true;
+struct Params {
+  static constexpr bool kIsSparse = true;
   static constexpr int32_t causal = 0;
 
-  Query query;
+  QueryView<TokenView> query;
   Shape shape;  // of query tokens; max_splits is 0, whatever the plan's is
-  UniformPlan plan;
+  UniformPlan uniform_plan;
   int32_t capacity;
-  Pool main;
-  Pool extra;            // topk 0: none
-  int32_t extra_begins;  // at this token of a request: the first of a tile, past all if none
+  SelectedKvView main;
+  SelectedKvView extra;  // topk 0: there is none
+  int32_t extra_begins;  // at this token of a request, the first of a tile; past all if none
   TokenView out;
-  int32_t out_in_fours;  // rows are aligned to four elements
-  TokenView lse;         // null: none
-  TokenView max_logits;  // null: none
-  const float* sink;     // of each head; null: none
+  int32_t out_is_aligned_to_4;  // elements
+  TokenView lse;                // null: the launch wants none
+  TokenView max_logits;         // null: the launch wants none
+  const float* sink;            // of each head; null: none
   Partials partials;
-  float* partial_peaks;  // [slots, rows]: the greatest logits, as powers of 2; never null
-  int32_t merges;        // the blocks, all at once, merge what they have split
-  float logit_scale;     // positive, as a power of 2
-  uint32_t sign_flip;    // of the queries, where the scale is negative
+  float* partial_max_logits;  // [partials, rows], as powers of 2; never null
+  int32_t combines;           // the blocks, all at once, combine what they have split
+  float logit_scale;          // positive, for powers of 2
+  uint32_t sign_flip;         // of the queries, where the scale is negative
   float out_scale;
 
-  MLA_HOST_DEVICE const UniformPlan& schedule() const { return plan; }
-  MLA_HOST_DEVICE int32_t length_of(int32_t token) const {
-    const BoxPlace at = query.box(token, 0);
+  MLA_HOST_DEVICE const UniformPlan& plan() const { return uniform_plan; }
+  MLA_HOST_DEVICE int32_t kv_length(int32_t token) const {
+    const QueryCoordinates at = query.coordinates(token, 0);
     return extra.topk > 0 ? extra_begins + extra.length_of(at.b, at.s) : main.length_of(at.b, at.s);
   }
 };
 
-}  // namespace mla::sm90::sparse
+}  // namespace mla::sm90::sparse_decode

@@ -1,20 +1,18 @@
 #include "sm90/sparse_decode/problem.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "common/checks.h"
 #include "sm90/common/alignment.h"
+#include "sm90/common/refuse.h"
 #include "sm90/common/scales.h"
-#include "sm90/common/tensor_map.h"
 
-namespace mla::sm90::sparse {
+namespace mla::sm90::sparse_decode {
 namespace {
 
 using Problem = mla_sparse_decode_problem;
 
-constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMostTopk = int64_t{1} << 24;
+constexpr int64_t kMaxTopk = int64_t{1} << 24;
 
 Status check_shapes(const Problem& p, const Names& names) {
   MLA_TRY(check_extents({{"batch", p.batch},
@@ -26,7 +24,7 @@ Status check_shapes(const Problem& p, const Names& names) {
                          {names.extra_kv, p.extra_num_pages},
                          {names.extra_kv, p.extra_page_size},
                          {"max_splits", p.max_splits}}));
-  if (p.topk >= kMostTopk || p.extra_topk >= kMostTopk - p.topk) {
+  if (p.topk >= kMaxTopk || p.extra_topk >= kMaxTopk - p.topk) {
     return refuse("topk", text(p.topk, " and ", p.extra_topk),
                   "fewer than 2^24 indices of a token");
   }
@@ -34,26 +32,23 @@ Status check_shapes(const Problem& p, const Names& names) {
 }
 
 // Query tokens are requests of one token each.
-Status set_shape(const Problem& p, SelectedParams* params) {
-  mla_decode_problem tokens = {};
-  tokens.device = p.device;
-  tokens.batch = saturating_product({p.batch, p.q_len});
-  tokens.q_len = 1;
-  tokens.num_heads = p.num_heads;
-  MLA_TRY(describe_shape(tokens, &params->shape));
-  params->shape.parts = std::min(params->shape.parts, kMostParts);
+Status set_shape(const Problem& p, Params* params) {
+  const int64_t tokens = saturating_product({p.batch, p.q_len});
+  MLA_TRY(describe_shape({p.device, tokens, 1, p.num_heads, 0, false}, &params->shape));
+  params->shape.parts = std::min(params->shape.parts, kMaxParts);
   return {};
 }
 
-Status set_plan(int64_t max_splits, SelectedParams* params) {
+Status set_plan(int64_t max_splits, Params* params) {
   const int64_t requests = params->shape.batch;
   const int64_t blocks = ceil_div(params->capacity, kTileTokens);
   if (UniformPlan::line(requests, blocks) > UniformPlan::kLongest) {
     return refuse("indices", text(requests, " query tokens with ", params->capacity, " each"),
                   text("fewer than 2^30 blocks of ", kTileTokens, " in all"));
   }
-  params->plan = UniformPlan(requests, blocks, params->shape.parts, max_splits, params->shape.rows);
-  params->merges = params->plan.splits();
+  params->uniform_plan =
+      UniformPlan(requests, blocks, params->shape.parts, max_splits, params->shape.rows);
+  params->combines = params->uniform_plan.splits();
   return {};
 }
 
@@ -61,21 +56,21 @@ TokenView tokens(void* data, int64_t b, int64_t s, int64_t h, int64_t q_len) {
   return {data, {b, s, h}, Divisor(static_cast<uint32_t>(std::max<int64_t>(q_len, 1)))};
 }
 
-void set_query(const Problem& p, DType dtype, Query* query) {
+void set_query(const Problem& p, DType dtype, QueryView<TokenView>* query) {
   query->latent =
       tokens(p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h, p.q_len);
   query->rope = tokens(p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h, p.q_len);
   bool has_strides = true;
-  query->in_pieces = true;
+  query->is_aligned_to_16 = true;
   for (const TokenView& view : {query->latent, query->rope}) {
     const auto& stride = view.stride;
-    query->in_pieces &= is_in_pieces(
+    query->is_aligned_to_16 &= is_aligned_to_16_bytes(
         view.data, dtype, {{stride[0], p.batch}, {stride[1], p.q_len}, {stride[2], p.num_heads}});
     has_strides &= (p.batch <= 1 || stride[0] > 0) && (p.q_len <= 1 || stride[1] > 0) &&
                    (p.num_heads <= 1 || stride[2] > 0);
   }
-  // A tensor map has no strides of 0, as a rope part of zeros has.
-  query->by_tma = query->in_pieces && has_strides && p.num_heads % kTileRows == 0;
+  // A tensor map takes no strides of 0, which a rope part of zeros has.
+  query->by_tma = query->is_aligned_to_16 && has_strides && p.num_heads % kTileRows == 0;
 }
 
 // A cache and what is selected of it.
@@ -84,7 +79,7 @@ struct Source {
   const char* indices_name;
   int64_t num_pages;
   int64_t page_size;
-  Pool pool;
+  SelectedKvView view;
 
   int64_t slots() const { return saturating_product({num_pages, page_size}); }
 };
@@ -94,12 +89,8 @@ Source main_source(const Problem& p, const Names& names) {
           "indices",
           p.num_pages,
           p.page_size,
-          {p.kv_latent,
-           p.kv_rope,
-           p.kv_latent_stride_page,
-           p.kv_latent_stride_token,
-           p.kv_rope_stride_page,
-           p.kv_rope_stride_token,
+          {{p.kv_latent, p.kv_rope, p.kv_latent_stride_page, p.kv_latent_stride_token,
+            p.kv_rope_stride_page, p.kv_rope_stride_token},
            {},
            0,
            static_cast<const int32_t*>(p.indices),
@@ -110,42 +101,39 @@ Source main_source(const Problem& p, const Names& names) {
 }
 
 Source extra_source(const Problem& p, const Names& names) {
-  return {names.extra_kv,
-          "extra_indices",
-          p.extra_num_pages,
-          p.extra_page_size,
-          {p.extra_kv_latent,
-           p.extra_kv_rope,
-           p.extra_kv_latent_stride_page,
-           p.extra_kv_latent_stride_token,
-           p.extra_kv_rope_stride_page,
-           p.extra_kv_rope_stride_token,
-           {},
-           0,
-           static_cast<const int32_t*>(p.extra_indices),
-           {p.extra_indices_stride_b, p.extra_indices_stride_s},
-           static_cast<const int32_t*>(p.extra_topk_length),
-           {p.extra_topk_length_stride_b, p.extra_topk_length_stride_s},
-           static_cast<int32_t>(p.extra_topk)}};
+  return {
+      names.extra_kv,
+      "extra_indices",
+      p.extra_num_pages,
+      p.extra_page_size,
+      {{p.extra_kv_latent, p.extra_kv_rope, p.extra_kv_latent_stride_page,
+        p.extra_kv_latent_stride_token, p.extra_kv_rope_stride_page, p.extra_kv_rope_stride_token},
+       {},
+       0,
+       static_cast<const int32_t*>(p.extra_indices),
+       {p.extra_indices_stride_b, p.extra_indices_stride_s},
+       static_cast<const int32_t*>(p.extra_topk_length),
+       {p.extra_topk_length_stride_b, p.extra_topk_length_stride_s},
+       static_cast<int32_t>(p.extra_topk)}};
 }
 
 bool has_rope(DType kv) { return kv != DType::fp8_ds_mla; }
 
-// The kernel counts the places of rows of bytes in pieces, with 32 bits.
+// The kernel counts the offsets of fp8_ds_mla rows in 16 bytes, with 32 bits.
 Status check_reach(const Source& source) {
   constexpr int64_t kMostBytes = int64_t{1} << 36;
-  const Pool& pool = source.pool;
-  const int64_t of_pages = saturating_product({source.num_pages - 1, pool.latent_stride_page});
-  const int64_t of_tokens = saturating_product({source.page_size - 1, pool.latent_stride_token});
+  const SelectedKvView& view = source.view;
+  const int64_t of_pages = saturating_product({source.num_pages - 1, view.latent_stride_page});
+  const int64_t of_tokens = saturating_product({source.page_size - 1, view.latent_stride_token});
   if (of_pages < kMostBytes && of_tokens < kMostBytes - of_pages) return {};
   return refuse(source.name,
-                text(source.num_pages, " pages, ", pool.latent_stride_page, " bytes apart, of ",
-                     source.page_size, " rows, ", pool.latent_stride_token, " bytes apart"),
+                text(source.num_pages, " pages, ", view.latent_stride_page, " bytes apart, of ",
+                     source.page_size, " rows, ", view.latent_stride_token, " bytes apart"),
                 "rows within 2^36 bytes");
 }
 
-Status set_pool(const Source& source, DType kv, Pool* to) {
-  *to = source.pool;
+Status set_view(const Source& source, DType kv, SelectedKvView* to) {
+  *to = source.view;
   const int64_t slots = source.slots();
   if (slots > kMaxInt || source.page_size > kMaxInt) {
     return refuse(source.name, text(source.num_pages, " pages of ", source.page_size),
@@ -159,38 +147,34 @@ Status set_pool(const Source& source, DType kv, Pool* to) {
       return Status::error(MLA_STRIDE, source.name, text("a stride of ", stride), "0 or more");
     }
   }
-  MLA_TRY(check_in_pieces(
+  MLA_TRY(check_aligned_to_16_bytes(
       source.name, to->latent, kv,
       {{to->latent_stride_page, source.num_pages}, {to->latent_stride_token, source.page_size}}));
   if (has_rope(kv)) {
-    return check_in_pieces(
+    return check_aligned_to_16_bytes(
         source.name, to->rope, kv,
         {{to->rope_stride_page, source.num_pages}, {to->rope_stride_token, source.page_size}});
   }
   return slots > 0 ? check_reach(source) : Status();
 }
 
-// Of a partial result in the workspace: whole tiles.
-int64_t partial_rows(const Shape& shape) { return int64_t{shape.cluster} * kTileRows; }
-
 }  // namespace
 
-Status describe(const Problem& p, const Traits& traits, const Names& names,
-                SelectedParams* params) {
+Status describe(const Problem& p, const Traits& traits, const Names& names, Params* params) {
   *params = {};
   MLA_TRY(check_shapes(p, names));
   MLA_TRY(set_shape(p, params));
-  MLA_TRY(set_scales(p, traits.kv, params));
+  MLA_TRY(set_scales(p, traits, params));
   set_query(p, traits.q, &params->query);
-  MLA_TRY(set_pool(main_source(p, names), traits.kv, &params->main));
-  MLA_TRY(set_pool(extra_source(p, names), traits.kv, &params->extra));
+  MLA_TRY(set_view(main_source(p, names), traits.kv, &params->main));
+  MLA_TRY(set_view(extra_source(p, names), traits.kv, &params->extra));
   if (params->extra.indices == nullptr) params->extra.topk = 0;
   const auto main_end = static_cast<int32_t>(ceil_div<int64_t>(p.topk, kTileTokens) * kTileTokens);
   const bool has_extra = params->extra.topk > 0;
   params->extra_begins = has_extra ? main_end : static_cast<int32_t>(kMaxInt);
   params->capacity = has_extra ? main_end + params->extra.topk : params->main.topk;
   params->out = tokens(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h, p.q_len);
-  params->out_in_fours = is_in_fours(
+  params->out_is_aligned_to_4 = is_aligned_to_4_elements(
       p.out, traits.out,
       {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}});
   params->lse = tokens(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h, p.q_len);
@@ -203,34 +187,34 @@ Status describe(const Problem& p, const Traits& traits, const Names& names,
 Status check_tensors(const Problem& p, const Traits& traits, const Names& names) {
   const auto check_cache = [&](const Source& source) {
     const int64_t slots = source.slots();
-    return check_present({{source.indices_name, source.pool.indices, source.pool.topk},
-                          {source.name, source.pool.latent, slots},
-                          {source.name, source.pool.rope, has_rope(traits.kv) ? slots : 0}});
+    return check_present({{source.indices_name, source.view.indices, source.view.topk},
+                          {source.name, source.view.latent, slots},
+                          {source.name, source.view.rope, has_rope(traits.kv) ? slots : 0}});
   };
   MLA_TRY(check_present({{"q", p.q_latent, 1}, {"q", p.q_rope, 1}, {"out", p.out, 1}}));
   MLA_TRY(check_cache(main_source(p, names)));
   return p.extra_indices == nullptr ? Status() : check_cache(extra_source(p, names));
 }
 
-int64_t workspace_bytes(const SelectedParams& params) {
-  if (!params.merges) return 0;
-  constexpr int64_t kNumbers = kLatent + 2;  // of a row: sums, log-sum-exp and greatest logit
-  return UniformPlan::slots(params.shape.parts) * partial_rows(params.shape) * kNumbers *
+int64_t workspace_bytes(const Params& params) {
+  if (!params.combines) return 0;
+  constexpr int64_t kNumbers = kLatent + 2;  // of a row: sums, LSE and greatest logit
+  return UniformPlan::max_partials(params.shape.parts) * params.shape.padded_rows() * kNumbers *
          static_cast<int64_t>(sizeof(float));
 }
 
-void set_workspace(void* workspace, SelectedParams* params) {
-  const int64_t rows = partial_rows(params->shape);
-  const int64_t all = UniformPlan::slots(params->shape.parts) * rows;
+void set_workspace(void* workspace, Params* params) {
+  const int64_t rows = params->shape.padded_rows();
+  const int64_t all = UniformPlan::max_partials(params->shape.parts) * rows;
   auto* const out = static_cast<float*>(workspace);
   params->partials = {out, out + all * kLatent, static_cast<int32_t>(rows)};
-  params->partial_peaks = params->partials.lse + all;
+  params->partial_max_logits = params->partials.lse + all;
 }
 
-Status split_nothing(SelectedParams* params) { return set_plan(1, params); }
+Status plan_without_splits(Params* params) { return set_plan(1, params); }
 
-Status encode_maps(const Traits& traits, SelectedParams* params) {
-  Query& query = params->query;
+Status encode_maps(const Traits& traits, Params* params) {
+  auto& query = params->query;
   if (!query.by_tma) return {};
   const int64_t q_len = query.latent.q_len.value();
   return encode_query_maps(
@@ -239,4 +223,4 @@ Status encode_maps(const Traits& traits, SelectedParams* params) {
       traits.q, &query.latent_map, &query.rope_map);
 }
 
-}  // namespace mla::sm90::sparse
+}  // namespace mla::sm90::sparse_decode

@@ -1,12 +1,12 @@
-// A problem of sparse attention in the kernel's terms.
+// From a problem of sparse attention to what its kernel is given.
 #pragma once
 
 #include "common/status.h"
 #include "mla/abi.h"
-#include "sm90/decode/problem.h"
+#include "sm90/common/tensor_map.h"
 #include "sm90/sparse_decode/params.h"
 
-namespace mla::sm90::sparse {
+namespace mla::sm90::sparse_decode {
 
 // How an op names its caches in messages.
 struct Names {
@@ -16,21 +16,21 @@ struct Names {
 inline constexpr Names kDecodeNames = {"kv_cache", "extra_kv_cache"};
 inline constexpr Names kPrefillNames = {"kv", "extra_kv"};
 
-// All that a launch needs, but for the workspace and the tensor maps; refuses what the kernel
+// Sets all that a launch needs but the workspace and the tensor maps; refuses what the kernel
 // cannot do. Tensors may be absent.
 Status describe(const mla_sparse_decode_problem& problem, const Traits& traits, const Names& names,
-                SelectedParams* params);
+                Params* params);
 
-// That no tensor is absent which the kernel reads or writes.
+// Refuses a launch without a tensor that the kernel reads or writes.
 Status check_tensors(const mla_sparse_decode_problem& problem, const Traits& traits,
                      const Names& names);
 
-int64_t workspace_bytes(const SelectedParams& params);
-void set_workspace(void* workspace, SelectedParams* params);
+int64_t workspace_bytes(const Params& params);
+void set_workspace(void* workspace, Params* params);
 
-// A plan that splits no request, for streams on which the blocks do not fit at once.
-Status split_nothing(SelectedParams* params);
+// Plans without splits, for streams on which not all blocks run at once.
+Status plan_without_splits(Params* params);
 
-Status encode_maps(const Traits& traits, SelectedParams* params);
+Status encode_maps(const Traits& traits, Params* params);
 
-}  // namespace mla::sm90::sparse
+}  // namespace mla::sm90::sparse_decode

@@ -6,21 +6,24 @@
 #include "common/op.h"
 #include "common/traits.h"
 #include "sm90/sparse_decode/problem.h"
+#include "sm90/sparse_decode/supports.h"
 
 namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
+  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
   static Status prepare(int32_t device);
 
-  // The same for an op that has other names for what it is given; it does not compile the kernel
-  // again.
-  static Status can_run(const Problem& problem, const sparse::Names& names);
-  static Status workspace_size(const Problem& problem, const sparse::Names& names, int64_t* bytes);
-  static Status launch(const Problem& problem, const sparse::Names& names, Buffer workspace,
+  // The same for an op that has other names for its tensors, without compiling the kernel again.
+  static Status can_run(const Problem& problem, const sparse_decode::Names& names);
+  static Status workspace_size(const Problem& problem, const sparse_decode::Names& names,
+                               int64_t* bytes);
+  static Status launch(const Problem& problem, const sparse_decode::Names& names, Buffer workspace,
                        Stream stream);
 
  private:

@@ -6,19 +6,19 @@ namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
-  return Decode::can_run(as_decode(problem), sparse::kPrefillNames);
+  return Decode::can_run(as_decode(problem), sparse_decode::kPrefillNames);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
                                                                       int64_t* bytes) {
-  return Decode::workspace_size(as_decode(problem), sparse::kPrefillNames, bytes);
+  return Decode::workspace_size(as_decode(problem), sparse_decode::kPrefillNames, bytes);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
                                                               Buffer workspace, Stream stream) {
-  return Decode::launch(as_decode(problem), sparse::kPrefillNames, workspace, stream);
+  return Decode::launch(as_decode(problem), sparse_decode::kPrefillNames, workspace, stream);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>

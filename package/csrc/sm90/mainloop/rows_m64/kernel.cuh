@@ -1,96 +1,94 @@
-// The kernel: of each block, one warpgroup loads tiles of KV, one weighs them, two sum up the
-// output.
+// The kernel of the schedule `rows_m64`, for dense and sparse attention: 64 query rows are the rows
+// of a tile. One warpgroup of a block produces tiles of Q and KV, one computes logits and P, and
+// two sum up the output. What `Params` is decides where KV comes from and what ends a work tile.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
 
 #include <cute/arch/cluster_sm90.hpp>
-#include <type_traits>
 
 #include "common/traits.h"
+#include "sm90/combine/combine_fused.cuh"
 #include "sm90/common/pdl.cuh"
-#include "sm90/mainloop/rows_m64/producer_dequantize.cuh"
-#include "sm90/mainloop/rows_m64/producer_gather.cuh"
-#include "sm90/mainloop/rows_m64/producer_query.cuh"
-#include "sm90/mainloop/rows_m64/producer_tma.cuh"
-#include "sm90/mainloop/rows_m64/roles.cuh"
+#include "sm90/mainloop/rows_m64/mma_pv.cuh"
+#include "sm90/mainloop/rows_m64/mma_qk_softmax.cuh"
+#include "sm90/mainloop/rows_m64/producer/warpgroup.cuh"
 
-namespace mla::sm90 {
-namespace decode {
+namespace mla::sm90::rows_m64 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kCluster>
-__global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Params params) {
-  using Format = mla::sm90::Format<kQ, kKv>;
-  using Out = typename ElementOf<kOut>::Type;
-  extern __shared__ char memory[];
-  auto& shared = *reinterpret_cast<SharedMemory<Format>*>(memory);
-  // Blocks of a cluster share what they load, unless each gathers its own.
-  constexpr bool kGathers = kLoad == Load::gather;
-  static_assert(!kGathers || (kCluster == 1 && !Format::kWidens));
-  using Loader =
-      std::conditional_t<kGathers, GatherLoader<Format, Params>, TmaLoader<Format, kCluster>>;
-  // What fills the places that tensor cores read, and the blocks that do so together.
-  using Filler = std::conditional_t<Format::kWidens, Widener<Format, kCluster>, Loader>;
-  constexpr int kBlocks = Format::kWidens ? 1 : kCluster;
-  const int rank = blockIdx.x % params.shape.cluster;
+// Registers of a thread by its role: 512 for the four warpgroups together.
+inline constexpr uint32_t kPvRegisters = 160;
+inline constexpr uint32_t kLogitsRegisters = 144;
+inline constexpr uint32_t kProducerRegisters = 48;
+static_assert(2 * kPvRegisters + kLogitsRegisters + kProducerRegisters == 512);
+
+// The blocks of a cluster have other rows of the same request and share what they load. The groups
+// of rows of a request come after each other; the heads of a sparse request, one query token, are
+// one.
+template <class Params>
+__device__ __forceinline__ int first_row_of_block(const Params& params, int rank) {
   const int cluster = blockIdx.x / params.shape.cluster;
-  const int group = cluster % params.shape.groups;
-  const int first_row = (group * params.shape.cluster + rank) * kTileRows;
+  const int group = Params::kIsSparse ? 0 : cluster % params.shape.groups;
+  return (group * params.shape.cluster + rank) * kTileRows;
+}
+template <class Params>
+__device__ __forceinline__ int part_of_block(const Params& params) {
+  const int cluster = blockIdx.x / params.shape.cluster;
+  return Params::kIsSparse ? cluster : cluster / params.shape.groups;
+}
 
-  const Block<Format, Out, Filler, kBlocks, kGathers, Params> block = {params, shared, first_row};
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
+          int kCluster>
+__global__ void __launch_bounds__(kThreads, 1)
+    attention_kernel(const __grid_constant__ Params params) {
+  static_assert(kSchedule == Schedule::rows_m64 && kCluster <= kMaxCluster<kKv, kLoad>);
+  using Format = rows_m64::Format<kQ, kKv>;
+  using Out = typename ElementOf<kOut>::Type;
+  using ProducerWarpgroup = typename ProducerWarpgroupOf<Format, kLoad, kCluster, Params>::Type;
+  using Producer = typename ProducerWarpgroup::Producer;
+  extern __shared__ char memory[];
+  auto& shared = *reinterpret_cast<SharedStorage<Format>*>(memory);
+  const int rank = blockIdx.x % params.shape.cluster;
+  const int first_row = first_row_of_block(params, rank);
+
   if (threadIdx.x == 0) {
-    int loaders = Loader::kWarps;
-    if constexpr (Format::kWidens) {
-      loaders += Filler::kWarps;
-      shared.codes.init_barriers(kCluster);
-    } else if (!params.query.by_tma) {
-      loaders += 1;
+    ProducerWarpgroup::init_staging(shared);
+    shared.template init_barriers<Producer>(ProducerWarpgroup::work_tile_readers(params));
+    if (Params::kIsSparse && params.query.by_tma) {
+      cute::prefetch_tma_descriptor(&params.query.latent_map);
+      cute::prefetch_tma_descriptor(&params.query.rope_map);
     }
-    block.init_barriers(loaders);
   }
   if constexpr (kCluster == 1) {
     __syncthreads();
   } else {
     cute::cluster_sync();
   }
-  // All blocks run at once, so those of the merge wait for a multiprocessor in any case.
-  launch_dependents();
-  wait_for_prerequisites();
+  // All blocks run at once, so those of the next kernel wait for a multiprocessor in any case.
+  launch_dependent_grids();
+  wait_for_prerequisite_grids();
 
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
-    block.accumulate(warpgroup);
+    cutlass::arch::warpgroup_reg_alloc<kPvRegisters>();
+    if (threadIdx.x < kWarp) build_split_list<true>(params, shared.splits);
+    const bool have_met =
+        MmaPv<Format, Out, Producer::kBlocks, Params>(params, shared, warpgroup).run(first_row);
+    combine_fused<Out, SharedStorage<Format>::kOfTiles>(params, shared.splits, shared.latent,
+                                                        kCombineBarrier, have_met);
   } else if (warpgroup == 2) {
-    block.weigh();
+    cutlass::arch::warpgroup_reg_alloc<kLogitsRegisters>();
+    constexpr bool kThreadsFill = kLoad == Load::gather;
+    MmaQkSoftmax<Format, Producer::kBlocks, kThreadsFill, Params>(params, shared, first_row).run();
+    grid_sync(params, shared.splits);
   } else {
-    cutlass::arch::warpgroup_reg_dealloc<block.kFillerRegisters>();
-    // From one lane, so that the compiler knows that it is the same for a warp.
-    const int warp = __shfl_sync(~0u, threadIdx.x / kWarp, 0) - block.kComputeWarpgroups * kWarps;
-    const Walk walk(params, cluster / params.shape.groups);
-    if constexpr (Format::kWidens) {
-      if (warp == 0) {
-        Loader{params, shared, rank, first_row}.run(ItemSource(shared.items, walk));
-      } else {
-        Filler{params, shared, first_row}.run(warp - 1);
-      }
-    } else if (warp == 0) {
-      if (cute::elect_one_sync()) {
-        ItemWriter items(shared.items, walk);
-        while (items.write()) continue;
-      }
-    } else if (warp == 1) {
-      if (!params.query.by_tma)
-        QueryLoader<Format, Loader, Params>{params, shared, first_row}.run();
-    } else if constexpr (kGathers) {
-      Loader{params, shared, first_row}.run(warp - 2);
-    } else if (warp == 2) {
-      Loader{params, shared, rank, first_row}.run(ItemReader(shared.items));
-    }
-    meet(params, shared.splits);
+    cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
+    const int warp = warp_uniform(threadIdx.x / kWarp) - kConsumerWarpgroups * kWarps;
+    ProducerWarpgroup::run(params, shared, {first_row, rank, part_of_block(params)}, warp);
+    grid_sync(params, shared.splits);
   }
-  // The other block may still write into this one's shared memory.
+  // The other block of a cluster may still write into this one's shared memory.
   if constexpr (kCluster > 1) cute::cluster_sync();
 }
 
-}  // namespace decode
-}  // namespace mla::sm90
+}  // namespace mla::sm90::rows_m64

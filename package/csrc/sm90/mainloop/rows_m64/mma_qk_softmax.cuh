@@ -1,17 +1,16 @@
-// The warpgroup of the logits: Q K^T of a tile with Q in registers, softmax, and the tile's weights
-// into shared memory.
+// The warpgroup of the logits: Q K^T of a tile with most of Q in registers, softmax, and P into
+// shared memory.
 #pragma once
 
 #include "sm90/common/special_registers.cuh"
-#include "sm90/mainloop/rows_m64/query_to_fp16.cuh"
 #include "sm90/mainloop/rows_m64/shared_storage.cuh"
 #include "sm90/mainloop/rows_m64/softmax.cuh"
-#include "sm90/scheduler/tile_scheduler.cuh"
 
-namespace mla::sm90 {
+namespace mla::sm90::rows_m64 {
 
-template <class Format, int kBlocks, bool kGathers, class Params>
-class Weigher {
+// `kBlocks` blocks fill the KV pipelines together; `kThreadsFill` says that threads, not TMA, do.
+template <class Format, int kBlocks, bool kThreadsFill, class Params>
+class MmaQkSoftmax {
   using Element = typename Format::Element;
   static constexpr auto kMajor = cute::GMMA::Major::K;
   using Tile = cute::Shape<cute::_64, cute::Int<kTileTokens>, cute::_64>;
@@ -26,45 +25,44 @@ class Weigher {
   static constexpr int kLogits = cute::size(Logits{});
   static constexpr int kStepsOfChunk = 4;  // of the tensor cores
   static constexpr int kStepWords = 4;     // of a thread
-  static constexpr int kChunkPieces = kChunk * sizeof(Element) / sizeof(uint4);
+  static constexpr int kVectors = kChunkVectors<Element>;
 
  public:
-  __device__ Weigher(const Params& params, SharedMemory<Format>& shared, int first_row)
+  __device__ MmaQkSoftmax(const Params& params, SharedStorage<Format>& shared, int first_row)
       : params_(params),
         shared_(shared),
         thread_(threadIdx.x % kWarpgroup),
         softmax_(params, first_row) {}
 
   __device__ __forceinline__ void run() {
-    Item item;
-    for (ItemReader items(shared_.items); items.next(item);) {
-      softmax_.start(item);
-      // From one lane, so that the compiler knows that a warp does not diverge.
-      const int blocks = __shfl_sync(~0u, item.end - item.first, 0);
+    WorkTile work;
+    for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
+      softmax_.start(work);
+      const int blocks = warp_uniform(work.end_block - work.first_block);
       if (blocks > 0) {
         take_query();
       } else {
-        softmax_.store_nothing(item);
+        softmax_.finish_empty(work);
       }
       for (int i = 0; i < blocks; ++i) {
         multiply();
-        weigh(item, (item.first + i) * kTileTokens, i + 1 == blocks);
-        publish();
+        make_p(work, (work.first_block + i) * kTileTokens, i + 1 == blocks);
+        publish_p();
       }
     }
   }
 
  private:
-  // The loader puts Q where an item's first tile would be.
+  // The producer puts Q where a work tile's first tile of KV would be.
   __device__ __forceinline__ void take_query() {
     using namespace cute;
-    const auto left = half_place<Format>(tile_, 0);
-    const auto right = half_place<Format>(tile_, 1);
-    const auto rope = rope_place<Format>(tile_);
-    shared_.latent_full[left.slot].wait(left.phase);
-    shared_.latent_full[right.slot].wait(right.phase);
-    shared_.rope_full[rope.slot].wait(rope.phase);
-    if constexpr (Format::kNarrowsQuery) make_query_half();
+    const auto left = latent_state<Format>(tile_, 0);
+    const auto right = latent_state<Format>(tile_, 1);
+    const auto rope = rope_state<Format>(tile_);
+    shared_.latent_full[left.stage].wait(left.phase);
+    shared_.latent_full[right.stage].wait(right.phase);
+    shared_.rope_full[rope.stage].wait(rope.phase);
+    if constexpr (Format::kConvertsQuery) convert_query();
     Tensor words = recast<uint32_t>(query_);
 #pragma unroll
     for (int step = 0; step < kRegisterChunks * kStepsOfChunk; ++step) {
@@ -72,7 +70,7 @@ class Weigher {
     }
 #pragma unroll
     for (int i = 0; i < size(words); ++i) words(i) ^= params_.sign_flip;
-    // Of the item before, the tensor cores may still read what other warps multiply.
+    // Tensor cores may still read the Q of the work tile before, for other warps.
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
 #pragma unroll 1
     for (int chunk = kRegisterChunks; chunk < kChunks; ++chunk) {
@@ -80,43 +78,44 @@ class Weigher {
       auto* const to = reinterpret_cast<uint4*>(shared_.q[chunk - kRegisterChunks]);
       const uint32_t flip = params_.sign_flip;
 #pragma unroll
-      for (int i = thread_; i < kTileRows * kChunkPieces; i += kWarpgroup) {
-        const uint4 piece = from[i];
-        to[i] = {piece.x ^ flip, piece.y ^ flip, piece.z ^ flip, piece.w ^ flip};
+      for (int i = thread_; i < kTileRows * kVectors; i += kWarpgroup) {
+        const uint4 vector = from[i];
+        to[i] = {vector.x ^ flip, vector.y ^ flip, vector.z ^ flip, vector.w ^ flip};
       }
     }
     cutlass::arch::fence_view_async_shared();
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
-    constexpr int kTimes = 2;  // for the two warpgroups of the output
-    release<kBlocks, kTimes>(shared_.latent_empty[left.slot]);
-    release<kBlocks, kTimes>(shared_.latent_empty[right.slot]);
-    release<kBlocks>(shared_.rope_empty[rope.slot]);
+    constexpr int kTimes = 2;  // for the two warpgroups of the output, which do not read Q
+    consumer_release<kBlocks, kTimes>(shared_.latent_empty[left.stage]);
+    consumer_release<kBlocks, kTimes>(shared_.latent_empty[right.stage]);
+    consumer_release<kBlocks>(shared_.rope_empty[rope.stage]);
     ++tile_;
   }
 
-  // Of the next tile.
+  // A chunk of the tile that comes next in the KV pipelines.
   __device__ __forceinline__ Element* chunk_at(int chunk) const {
-    if (chunk == kRopeChunk) return shared_.rope[rope_place<Format>(tile_).slot];
-    return shared_.latent[half_place<Format>(tile_, chunk / kHalfChunks).slot] +
+    if (chunk == kRopeChunk) return shared_.rope[rope_state<Format>(tile_).stage];
+    return shared_.latent[latent_state<Format>(tile_, chunk / kHalfChunks).stage] +
            chunk % kHalfChunks * kChunkElements;
   }
 
-  // A thread's words of a step of the tensor cores, as these take A: of its two rows in turn.
+  // Where a thread's words of a step of the tensor cores are, as these take operand A: of its two
+  // rows in turn.
   __device__ __forceinline__ cute::uint128_t& step_at(Element* chunk, int step) const {
-    const int thread = Params::kSelects ? own_thread() % kWarpgroup : thread_;
+    const int thread = Params::kIsSparse ? read_thread_index() % kWarpgroup : thread_;
     const int lane = thread % kWarp;
     const int row = thread / kWarp * 16 + lane % 16;
-    const int piece = step * 2 + lane / 16;
-    return reinterpret_cast<cute::uint128_t*>(chunk)[row * kChunkPieces + (piece ^ row % 8)];
+    const int vector = step * 2 + lane / 16;
+    return reinterpret_cast<cute::uint128_t*>(chunk)[row * kVectors + (vector ^ row % 8)];
   }
 
   __device__ __forceinline__ void read_step(Element* chunk, int step, uint32_t* words) const {
     cute::SM75_U32x4_LDSM_N::copy(step_at(chunk, step), words[0], words[1], words[2], words[3]);
   }
 
-  // In its place.
-  __device__ __forceinline__ void make_query_half() {
-    HalfQuery half;
+  // Converts Q to fp16 in its place.
+  __device__ __forceinline__ void convert_query() {
+    QueryToFp16 query;
     uint32_t words[kStepWords];
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -124,18 +123,18 @@ class Weigher {
       for (int step = 0; step < kStepsOfChunk; ++step) {
         read_step(chunk_at(chunk), step, words);
 #pragma unroll
-        for (int i = 0; i < kStepWords; ++i) half.see(words[i], i % kThreadRows);
+        for (int i = 0; i < kStepWords; ++i) query.see(words[i], i % kThreadRows);
       }
     }
-    half.choose_factors();
-    softmax_.scale_logits(half);
+    query.choose_factors();
+    softmax_.scale_logits(query);
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
 #pragma unroll
       for (int step = 0; step < kStepsOfChunk; ++step) {
         read_step(chunk_at(chunk), step, words);
 #pragma unroll
-        for (int i = 0; i < kStepWords; ++i) words[i] = half.of(words[i], i % kThreadRows);
+        for (int i = 0; i < kStepWords; ++i) words[i] = query.convert(words[i], i % kThreadRows);
         cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
                                       step_at(chunk_at(chunk), step));
       }
@@ -143,54 +142,54 @@ class Weigher {
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
   }
 
-  // The logits of the next tile.
+  // Computes the logits of the next tile.
   __device__ __forceinline__ void multiply() {
     using namespace cute;
     register_mma_.accumulate_ = GMMA::ScaleOut::Zero;
     warpgroup_fence_operand(logits_);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const auto place = half_place<Format>(tile_, half);
-      shared_.latent_full[place.slot].wait(place.phase);
-      fence_copies();
+      const auto latent = latent_state<Format>(tile_, half);
+      shared_.latent_full[latent.stage].wait(latent.phase);
+      fence_stores();
       warpgroup_arrive();
 #pragma unroll
       for (int i = 0; i < kHalfChunks; ++i) {
         multiply_chunk(half * kHalfChunks + i,
-                       make_tensor(make_smem_ptr(shared_.latent[place.slot] + i * kAtomElements),
+                       make_tensor(make_smem_ptr(shared_.latent[latent.stage] + i * kAtomElements),
                                    KeyLayout<Element>{}));
       }
     }
-    // What weighing waits for, while the tensor cores are busy.
-    const Place<kWeightSlots> place(weighed_);
-    shared_.weights_empty[place.slot].wait(place.phase ^ 1);
-    const auto rope = rope_place<Format>(tile_);
-    shared_.rope_full[rope.slot].wait(rope.phase);
-    present_ = read_present(rope.slot);
-    fence_copies();
+    // The softmax needs an empty stage of P; this waits for it while the tensor cores are busy.
+    const PipelineState<kPStages> p(p_count_);
+    shared_.p_empty[p.stage].wait(p.phase ^ 1);
+    const auto rope = rope_state<Format>(tile_);
+    shared_.rope_full[rope.stage].wait(rope.phase);
+    present_ = read_present(rope.stage);
+    fence_stores();
     warpgroup_arrive();
-    multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[rope.slot]));
+    multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[rope.stage]));
     warpgroup_commit_batch();
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits_);
-    if (thread_ % kWarp == 0) shared_.logits_done[place.slot].arrive();
+    if (thread_ % kWarp == 0) shared_.logits_done[p.stage].arrive();
   }
 
-  // By the lane that arrives when the place may be written anew, for all: racecheck does not count
-  // what other lanes read before a __syncwarp as before that.
-  __device__ __forceinline__ uint64_t read_present(int slot) const {
+  // The lane that releases the stage reads for all: racecheck does not take what other lanes read
+  // before a __syncwarp for read before the release.
+  __device__ __forceinline__ uint64_t read_present(int stage) const {
     uint64_t present = 0;
-    // Without a branch, after which the compiler would take a warp for divergent.
+    // There is no branch, after which the compiler would take the warp for divergent.
     asm volatile("{ .reg .pred reads; setp.lt.u32 reads, %1, %2; @reads ld.shared.b64 %0, [%3]; }"
                  : "+l"(present)
                  : "r"(thread_ % kWarp), "n"(1),
-                   "r"(cute::cast_smem_ptr_to_uint(shared_.present[slot])));
-    return __shfl_sync(~0u, present, 0);
+                   "r"(cute::cast_smem_ptr_to_uint(shared_.present[stage])));
+    return warp_uniform(present);
   }
 
-  // What threads have copied is for tensor cores to read.
-  __device__ __forceinline__ void fence_copies() const {
-    if constexpr (kGathers) cutlass::arch::fence_view_async_shared();
+  // Makes what threads have stored visible to the tensor cores.
+  __device__ __forceinline__ void fence_stores() const {
+    if constexpr (kThreadsFill) cutlass::arch::fence_view_async_shared();
   }
 
   template <class Keys>
@@ -212,80 +211,80 @@ class Weigher {
     }
   }
 
-  // The weights may be used, and what the lanes that arrive have written beside them; and the first
-  // lane, which arrives at its own block, has read what comes with the rope columns.
-  __device__ __forceinline__ void publish() {
-    __syncwarp();
-    if (thread_ % 4 == 0) shared_.weights_full[Place<kWeightSlots>(weighed_).slot].arrive();
-    release_own_first<kBlocks>(shared_.rope_empty[rope_place<Format>(tile_).slot]);
-    ++weighed_;
-    ++tile_;
-  }
-
-  // From logits to shared weights.
-  __device__ __forceinline__ void weigh(const Item& item, int first_token, bool last) {
+  // Turns the logits into P, in shared memory, with the factors that the output needs.
+  __device__ __forceinline__ void make_p(const WorkTile& work, int first_token, bool last) {
     softmax_.mask(logits_, present_, first_token);
-    float scale[kThreadRows] = {1, 1};
-    const bool keeps = !softmax_.raise_max(logits_, scale);
-    softmax_.exponentiate(logits_, scale);
-    const Place<kWeightSlots> place(weighed_);
-    if (thread_ % kWarp == 0) shared_.rescales[place.slot][thread_ / kWarp] = !keeps;
+    float rescale[kThreadRows] = {1, 1};
+    const bool keeps = !softmax_.raise_max(logits_, rescale);
+    softmax_.exponentiate(logits_, rescale);
+    const PipelineState<kPStages> p(p_count_);
+    if (thread_ % kWarp == 0) shared_.rescales[p.stage][thread_ / kWarp] = !keeps;
     if (!keeps && thread_ % 4 == 0) {
 #pragma unroll
-      for (int i = 0; i < kThreadRows; ++i) shared_.scale[place.slot][tile_row(i)] = scale[i];
+      for (int i = 0; i < kThreadRows; ++i) shared_.rescale[p.stage][tile_row(i)] = rescale[i];
     }
-    share(place.slot);
+    store_p(p.stage);
     if (last) {
-      softmax_.finish(item, shared_.factor[place.slot]);
-      clear_tail(item.tokens - first_token);
+      softmax_.finish(work, shared_.final_scale[p.stage]);
+      clear_tail(work.tokens - first_token);
     }
   }
 
-  __device__ __forceinline__ void share(int slot) {
+  __device__ __forceinline__ void store_p(int stage) {
     using namespace cute;
     // The elements of a row and its neighbour are in the same order in both fragments.
     Tensor packed = make_tensor<Element>(logits_.layout());
     Tensor pairs = recast<uint32_t>(packed);
 #pragma unroll
     for (int e = 0; e < kLogits; e += 2) {
-      pairs(e / 2) = pair_of<Element>(logits_(e), logits_(e + 1));
+      pairs(e / 2) = pack_pair<Element>(logits_(e), logits_(e + 1));
     }
     const auto tiled = make_tiled_copy_C(Copy_Atom<SM90_U32x4_STSM_N, Element>{}, RegisterMma{});
     const auto thread_copy = tiled.get_slice(thread_);
     const Tensor from = thread_copy.retile_S(packed);
     Tensor to = thread_copy.partition_D(
-        as_position_independent_swizzle_tensor(chunk_tensor(shared_.weights[slot])));
+        as_position_independent_swizzle_tensor(chunk_tensor(shared_.p[stage])));
     copy(tiled, from, to);
   }
 
-  // Tokens that do not exist weigh 0, which makes NaN of what an unused page may hold.
+  // P of tokens that do not exist is 0, which makes NaN of what an unused page may hold.
   __device__ __forceinline__ void clear_tail(int present) {
     if (present >= kTileTokens) return;
-    constexpr int kTokenPieces = kHalfChunks * kChunkPieces;
+    constexpr int kTokenVectors = kHalfChunks * kVectors;
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
-      const int slot = half_place<Format>(tile_, half).slot;
-      auto* const pieces = reinterpret_cast<uint4*>(shared_.latent[slot]);
-      for (int i = present * kTokenPieces + thread_; i < kTileTokens * kTokenPieces;
+      const int stage = latent_state<Format>(tile_, half).stage;
+      auto* const vectors = reinterpret_cast<uint4*>(shared_.latent[stage]);
+      for (int i = present * kTokenVectors + thread_; i < kTileTokens * kTokenVectors;
            i += kWarpgroup) {
-        const int token = i / kTokenPieces;
-        const int chunk = i / kChunkPieces % kHalfChunks;
-        pieces[(token / kGroup * kHalfChunks + chunk) * (kGroup * kChunkPieces) +
-               token % kGroup * kChunkPieces + i % kChunkPieces] = {0, 0, 0, 0};
+        const int token = i / kTokenVectors;
+        const int chunk = i / kVectors % kHalfChunks;
+        vectors[(token / kSwizzleRows * kHalfChunks + chunk) * (kSwizzleRows * kVectors) +
+                token % kSwizzleRows * kVectors + i % kVectors] = {0, 0, 0, 0};
       }
     }
   }
 
+  // Lets the warpgroups of the output use P and what the lanes that arrive have stored beside it.
+  // The first lane, which arrives at its own block, has read what comes with the rope columns.
+  __device__ __forceinline__ void publish_p() {
+    __syncwarp();
+    if (thread_ % 4 == 0) shared_.p_full[PipelineState<kPStages>(p_count_).stage].arrive();
+    consumer_release_own_first<kBlocks>(shared_.rope_empty[rope_state<Format>(tile_).stage]);
+    ++p_count_;
+    ++tile_;
+  }
+
   const Params& params_;
-  SharedMemory<Format>& shared_;
+  SharedStorage<Format>& shared_;
   const int thread_;
   RegisterMma register_mma_;
   Query query_;
   Logits logits_;
-  Softmax<Logits, Format::kNarrowsQuery, Params> softmax_;
+  Softmax<Logits, Format::kConvertsQuery, Params> softmax_;
   uint64_t present_;      // a bit for each token of the tile
-  uint32_t tile_ = 0;     // of the rings of KV
-  uint32_t weighed_ = 0;  // tiles
+  uint32_t tile_ = 0;     // of the KV pipelines
+  uint32_t p_count_ = 0;  // uses of P's pipeline
 };
 
-}  // namespace mla::sm90
+}  // namespace mla::sm90::rows_m64

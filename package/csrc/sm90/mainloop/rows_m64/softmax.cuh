@@ -1,19 +1,19 @@
-// Softmax of the rows of a tile, tile after tile: what a warpgroup knows of its rows.
+// Online softmax of the rows of a tile, tile after tile: what the warpgroup of the logits knows of
+// its rows.
 #pragma once
 
 #include <cfloat>
 #include <cmath>
 
-#include "sm90/common/exp2.cuh"
+#include "sm90/combine/row_results.cuh"
 #include "sm90/common/special_registers.cuh"
 #include "sm90/mainloop/rows_m64/query_to_fp16.cuh"
-#include "sm90/mainloop/rows_m64/shared_storage.cuh"
 #include "sm90/scheduler/tile_scheduler.cuh"
 
-namespace mla::sm90 {
+namespace mla::sm90::rows_m64 {
 
-// `Logits` is a thread's part of a tile, as the tensor cores leave it. Rows of Q may be scaled,
-// each by a factor of its own, which the logits are relieved of here.
+// `Logits` is a thread's fragment of a tile. Rows of Q may have been scaled, each by a factor of
+// its own, which the scale of the row's logits takes back.
 template <class Logits, bool kRowsAreScaled, class Params>
 class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
@@ -23,44 +23,45 @@ class Softmax {
   __device__ Softmax(const Params& params, int first_row)
       : params_(params), first_row_(first_row), thread_(threadIdx.x % kWarpgroup) {}
 
-  __device__ __forceinline__ void start(const Item& item) {
+  __device__ __forceinline__ void start(const WorkTile& work) {
     const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
-    seen_by_all_ = item.tokens - hidden;
+    seen_by_all_ = work.tokens - hidden;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      const int s = params_.shape.token_of(own_row(i));
-      limit_[i] = params_.causal ? item.tokens - hidden + s : item.tokens;
-      max_[i] = -INFINITY;
+      const int s = params_.shape.token_of(request_row(i));
+      limit_[i] = params_.causal ? work.tokens - hidden + s : work.tokens;
+      row_max_[i] = -INFINITY;
       sum_[i] = 0;
-      if constexpr (Params::kSelects) peak_[i] = -INFINITY;
+      if constexpr (Params::kIsSparse) max_logit_[i] = -INFINITY;
     }
   }
 
-  __device__ __forceinline__ void scale_logits(const HalfQuery& query) {
+  __device__ __forceinline__ void scale_logits(const QueryToFp16& query) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      // Not 0, so that a masked logit stays -inf.
+      // The scale is never 0, so that a masked logit stays -inf.
       logit_scale_[i] = fmaxf(params_.logit_scale * query.inverse_factor(i), FLT_MIN);
     }
   }
 
   // Logits of tokens that do not exist, or that the row does not see, become -inf.
-  __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first) const {
-    if (present == ~uint64_t{0} && first + kTileTokens <= seen_by_all_) return;
-    // As seen from a thread's first column, so that the others are constants.
+  __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first_token) const {
+    if (present == ~uint64_t{0} && first_token + kTileTokens <= seen_by_all_) return;
+    // Columns count from the thread's first, so that the others are constants.
     const int own = thread_ % 4 * 2;
     present >>= own;
 #pragma unroll
     for (int e = 0; e < kLogits; ++e) {
       const int column = e / 4 * 8 + e % 2;
-      const bool seen = (present >> column & 1) != 0 && column < limit_[e % 4 / 2] - first - own;
+      const bool seen =
+          (present >> column & 1) != 0 && column < limit_[e % 4 / 2] - first_token - own;
       if (!seen) logits(e) = -INFINITY;
     }
   }
 
-  // Whether any row of the warp has a new maximum. Lanes compare only where one of their own logits
-  // exceeds the old one.
-  __device__ __forceinline__ bool raise_max(const Logits& logits, Rows& scale) {
+  // Whether any row of the warp has a new maximum; then `rescale` has the factors of what was
+  // summed before. Lanes compare only if one of their own logits exceeds the old maximum.
+  __device__ __forceinline__ bool raise_max(const Logits& logits, Rows& rescale) {
     Rows greatest;
     bool exceeds = false;
 #pragma unroll
@@ -75,7 +76,7 @@ class Softmax {
         }
       }
       greatest[i] = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
-      if constexpr (Params::kSelects) peak_[i] = fmaxf(peak_[i], greatest[i]);
+      if constexpr (Params::kIsSparse) max_logit_[i] = fmaxf(max_logit_[i], greatest[i]);
       exceeds |= is_raised(greatest[i], i);
     }
     if (!__any_sync(~0u, exceeds)) return false;
@@ -84,23 +85,24 @@ class Softmax {
       greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 1));
       greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 2));
       if (!is_raised(greatest[i], i)) continue;
-      scale[i] = power_of_2((max_[i] - greatest[i]) * logit_scale(i));
-      max_[i] = greatest[i];
+      rescale[i] = exp2_approx((row_max_[i] - greatest[i]) * logit_scale(i));
+      row_max_[i] = greatest[i];
     }
     return true;
   }
 
-  __device__ __forceinline__ void exponentiate(Logits& logits, const Rows& scale) {
+  // Turns logits into P.
+  __device__ __forceinline__ void exponentiate(Logits& logits, const Rows& rescale) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      const float shift = max_[i] == -INFINITY ? 0 : max_[i] * logit_scale(i);
-      float sums[2] = {sum_[i] * scale[i], 0};
+      const float shift = row_max_[i] == -INFINITY ? 0 : row_max_[i] * logit_scale(i);
+      float sums[2] = {sum_[i] * rescale[i], 0};
 #pragma unroll
       for (int e = 0; e < kLogits; e += 4) {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           float& logit = logits(e + i * 2 + k);
-          logit = power_of_2(logit * logit_scale(i) - shift);
+          logit = exp2_approx(logit * logit_scale(i) - shift);
           sums[k] += logit;
         }
       }
@@ -108,37 +110,38 @@ class Softmax {
     }
   }
 
-  // The sums are complete.
-  __device__ __forceinline__ void finish(const Item& item, float (&factor)[kTileRows]) {
+  // Stores what becomes of a work tile's rows beside the output, and the factors of the output.
+  //
+  // @pre The last tile of the work tile has been added.
+  __device__ __forceinline__ void finish(const WorkTile& work, float (&final_scale)[kTileRows]) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
       sum_[i] += __shfl_xor_sync(~0u, sum_[i], 1);
       sum_[i] += __shfl_xor_sync(~0u, sum_[i], 2);
-      if constexpr (Params::kSelects) {
-        peak_[i] = fmaxf(peak_[i], __shfl_xor_sync(~0u, peak_[i], 1));
-        peak_[i] = fmaxf(peak_[i], __shfl_xor_sync(~0u, peak_[i], 2));
+      if constexpr (Params::kIsSparse) {
+        max_logit_[i] = fmaxf(max_logit_[i], __shfl_xor_sync(~0u, max_logit_[i], 1));
+        max_logit_[i] = fmaxf(max_logit_[i], __shfl_xor_sync(~0u, max_logit_[i], 2));
       }
       if (thread_ % 4 != 0) continue;
       float sum = sum_[i];
-      if constexpr (Params::kSelects) sum += sink(item, i);
-      factor[tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale / sum;
-      store_lse(item, i);
+      if constexpr (Params::kIsSparse) sum += sink(work, i);
+      final_scale[tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale / sum;
+      store_row_results(work, i);
     }
   }
 
-  // There is nothing to sum.
-  __device__ __forceinline__ void store_nothing(const Item& item) const {
+  // Does so for a work tile without KV.
+  __device__ __forceinline__ void finish_empty(const WorkTile& work) const {
     if (thread_ % 4 != 0) return;
 #pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) store_lse(item, i);
+    for (int i = 0; i < kThreadRows; ++i) store_row_results(work, i);
   }
 
  private:
-  // Of the request. Worked out anew, or the compiler keeps what follows from it in registers that
-  // it lacks.
-  __device__ __forceinline__ int own_row(int i) const {
-    const int thread = own_thread() % kWarpgroup;
-    return first_row_ + thread / kWarp * 16 + thread % kWarp / 4 + i * 8;
+  // The row of the request that is a thread's i-th. It is worked out anew each time, or the
+  // compiler keeps what follows from it in registers.
+  __device__ __forceinline__ int request_row(int i) const {
+    return accumulator_row(first_row_, read_thread_index() % kWarpgroup) + i * 8;
   }
 
   __device__ __forceinline__ float logit_scale(int i) const {
@@ -146,47 +149,36 @@ class Softmax {
   }
 
   __device__ __forceinline__ bool is_raised(float logit, int i) const {
-    return logit * logit_scale(i) > max_[i] * logit_scale(i) + kSlack;
+    return logit * logit_scale(i) > row_max_[i] * logit_scale(i) + kRescaleThreshold;
   }
 
-  // What a sink weighs beside the sum of a row.
-  __device__ __forceinline__ float sink(const Item& item, int i) const {
+  // What the attention sink adds to the sum of a row.
+  __device__ __forceinline__ float sink(const WorkTile& work, int i) const {
     const int h = first_row_ + tile_row(i);
-    if (params_.sink == nullptr || item.partial >= 0 || h >= params_.shape.num_heads) return 0;
-    return power_of_2(params_.sink[h] * kLog2E - max_[i] * logit_scale(i));
+    if (params_.sink == nullptr || work.partial >= 0 || h >= params_.shape.num_heads) return 0;
+    return exp2_approx(params_.sink[h] * kLog2E - row_max_[i] * logit_scale(i));
   }
 
-  __device__ __forceinline__ void store_lse(const Item& item, int i) const {
-    const int r = own_row(i);
+  __device__ __forceinline__ void store_row_results(const WorkTile& work, int i) const {
+    const int r = request_row(i);
     if (r >= params_.shape.rows) return;
-    if constexpr (Params::kSelects) store_peak(item, i, r);
-    const float lse = sum_[i] == 0 ? -INFINITY : (max_[i] * logit_scale(i) + log2f(sum_[i])) * kLn2;
-    if (item.partial >= 0) {
-      params_.partials.lse[int64_t{item.partial} * params_.partials.rows + r] = lse;
-    } else if (params_.lse.data != nullptr) {
-      const Shape& shape = params_.shape;
-      *params_.lse.template at<float>(item.request, shape.token_of(r), shape.head_of(r)) = lse;
+    if constexpr (Params::kIsSparse) {
+      store_work_tile_max_logit(params_, work, r, max_logit_[i] * logit_scale(i));
     }
-  }
-
-  __device__ __forceinline__ void store_peak(const Item& item, int i, int r) const {
-    const float peak = peak_[i] * logit_scale(i);
-    if (item.partial >= 0) {
-      params_.partial_peaks[int64_t{item.partial} * params_.partials.rows + r] = peak;
-    } else if (params_.max_logits.data != nullptr) {
-      *params_.max_logits.template at<float>(item.request, 0, r) = peak * kLn2;
-    }
+    store_work_tile_lse(
+        params_, work, r,
+        sum_[i] == 0 ? -INFINITY : (row_max_[i] * logit_scale(i) + log2f(sum_[i])) * kLn2);
   }
 
   const Params& params_;
   const int first_row_;
   const int thread_;
-  Rows max_;
+  Rows row_max_;
   Rows sum_;
-  Rows peak_;         // the greatest logits, which max_ may be less than; only if Params::kSelects
-  Rows logit_scale_;  // positive, as a power of 2
+  Rows max_logit_;    // only if Params::kIsSparse; row_max_ may be less
+  Rows logit_scale_;  // positive, for powers of 2
   int limit_[kThreadRows];
   int seen_by_all_;
 };
 
-}  // namespace mla::sm90
+}  // namespace mla::sm90::rows_m64

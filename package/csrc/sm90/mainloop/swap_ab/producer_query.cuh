@@ -1,8 +1,8 @@
-// Loads the queries of an item, narrowed to fp16.
+// Loads the queries of a work tile and converts them to fp16.
 //
-// A thread of the tensor cores' operand K takes codes of four neighbouring columns, two for each of
-// two of the columns that it multiplies, so the columns of Q are in that order: of every sixteen,
-// 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15.
+// A thread of the tensor cores' operand K reads four neighbouring columns of e4m3, of which it
+// multiplies two in each of two steps. The columns of Q are in that order, therefore: of every
+// sixteen, 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15.
 #pragma once
 
 #include <cfloat>
@@ -11,32 +11,33 @@
 #include "sm90/mainloop/fp16_row_scale.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
-namespace mla::sm90::stream {
+namespace mla::sm90::swap_ab {
 
-// By `kQueryWarps` warps; `warp` is one of them, and has every third row.
-template <int kRows>
-struct QueryLoader {
-  static constexpr int kSlots = SharedMemory<kRows>::kQuerySlots;
+// `kQueryWarps` warps call this, of which each has every third row.
+template <int kRows, class Params>
+struct QueryProducer {
+  static constexpr int kStages = SharedStorage<kRows>::kQueryStages;
   using Chunks = Element[kChunks][kRows * kChunk];
 
   const Params& params;
-  SharedMemory<kRows>& shared;
+  SharedStorage<kRows>& shared;
   const int warp;
 
   __device__ void run() const {
-    Item item;
-    for (ItemReader items(shared.items); items.next(item);) {
-      const Place<kSlots> place(items.turn() - 1);
-      float* const scales = shared.logit_scale[items.turn() % SharedMemory<kRows>::kScaleSlots];
-      shared.query_empty[place.slot].wait(place.phase ^ 1);
-      if (item.first < item.end) load(item.request, shared.q[place.slot], scales);
+    WorkTile work;
+    for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
+      const PipelineState<kStages> state(work_tiles.count() - 1);
+      float* const scales =
+          shared.logit_scale[work_tiles.count() % SharedStorage<kRows>::kScaleStages];
+      shared.query_empty[state.stage].wait(state.phase ^ 1);
+      if (work.first_block < work.end_block) load(work.request, shared.q[state.stage], scales);
       cutlass::arch::fence_view_async_shared();
-      shared.query_full[place.slot].arrive();
+      shared.query_full[state.stage].arrive();
     }
   }
 
  private:
-  // First all rows as they are, then each narrowed in its place.
+  // Copies all rows as they are first, then converts each in its place.
   __device__ __forceinline__ void load(int32_t request, Chunks& q, float* scales) const {
 #pragma unroll 1
     for (int row = warp; row < kRows; row += kQueryWarps) copy(request, row, q);
@@ -44,24 +45,24 @@ struct QueryLoader {
     cute::cp_async_wait<0>();
     __syncwarp();
 #pragma unroll 1
-    for (int row = warp; row < kRows; row += kQueryWarps) narrow(row, q, scales);
+    for (int row = warp; row < kRows; row += kQueryWarps) convert(row, q, scales);
   }
 
-  // Zeros, where there is no such row.
+  // Rows that do not exist become zeros.
   __device__ __forceinline__ void copy(int32_t request, int r, Chunks& q) const {
     const int lane = threadIdx.x % kWarp;
     const bool exists = r < params.shape.rows;
     const int s = exists ? params.shape.token_of(r) : 0;
     const int h = exists ? params.shape.head_of(r) : 0;
-    const auto* const latent = params.query.latent.at<const uint16_t>(request, s, h);
-    const auto* const rope = params.query.rope.at<const uint16_t>(request, s, h);
-    if (params.query.in_pieces) {
-      constexpr int kPieceElements = sizeof(uint4) / sizeof(Element);
-      constexpr int kChunkPieces = kChunk / kPieceElements;
+    const auto* const latent = params.query.latent.template at<const uint16_t>(request, s, h);
+    const auto* const rope = params.query.rope.template at<const uint16_t>(request, s, h);
+    if (params.query.is_aligned_to_16) {
+      constexpr int kVectorElements = sizeof(uint4) / sizeof(Element);
+      constexpr int kChunkVectors = kChunk / kVectorElements;
 #pragma unroll
-      for (int i = lane; i < kChunks * kChunkPieces; i += kWarp) {
-        const int chunk = i / kChunkPieces;
-        const int column = i % kChunkPieces * kPieceElements;
+      for (int i = lane; i < kChunks * kChunkVectors; i += kWarp) {
+        const int chunk = i / kChunkVectors;
+        const int column = i % kChunkVectors * kVectorElements;
         const auto* const from = chunk == kRopeChunk ? rope : latent + chunk * kChunk;
         cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(
             *reinterpret_cast<const uint4*>(from + column),
@@ -77,7 +78,7 @@ struct QueryLoader {
   }
 
   // A lane has a pair of each chunk.
-  __device__ __forceinline__ void narrow(int row, Chunks& q, float* scales) const {
+  __device__ __forceinline__ void convert(int row, Chunks& q, float* scales) const {
     const int lane = threadIdx.x % kWarp;
     constexpr int kRowPairs = kChunk / 2;
     uint32_t pairs[kChunks];
@@ -85,21 +86,21 @@ struct QueryLoader {
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       pairs[chunk] = reinterpret_cast<const uint32_t*>(q[chunk])[row * kRowPairs + lane];
-      see_pair(greatest, pairs[chunk]);
+      raise_abs_max(greatest, pairs[chunk]);
     }
-    const HalfScale scale(__reduce_max_sync(~0u, greater_of(greatest)));
-    __syncwarp();  // all have read what is overwritten
+    const Fp16RowScale scale(__reduce_max_sync(~0u, greater_of_pair(greatest)));
+    __syncwarp();  // all lanes have read what is overwritten
     const int pair = lane / 8 * 8 + lane % 8 / 2 + lane % 2 * 4;
     const int to = row * kRowPairs + (pair / 4 ^ row % 8) * 4 + pair % 4;
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       reinterpret_cast<uint32_t*>(q[chunk])[to] =
-          HalfScale::narrow(pairs[chunk], scale.factor()) ^ params.sign_flip;
+          Fp16RowScale::to_fp16(pairs[chunk], scale.factor()) ^ params.sign_flip;
     }
     if (lane > 0) return;
-    // Not 0, so that a masked logit stays -inf.
+    // The scale is never 0, so that a masked logit stays -inf.
     scales[row] = fmaxf(params.logit_scale * scale.inverse(), FLT_MIN);
   }
 };
 
-}  // namespace mla::sm90::stream
+}  // namespace mla::sm90::swap_ab

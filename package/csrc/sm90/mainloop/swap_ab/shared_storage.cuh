@@ -1,6 +1,5 @@
-// Shared memory of a block of the schedule `swap_ab`, and the barriers in it.
-//
-// Codes fill it, as they are in memory. Threads read them from there and widen them in registers.
+// The shared memory of a block of the schedule `swap_ab`, and the barriers in it. e4m3 fills it, as
+// it is in memory; threads read it from there and convert it in registers.
 #pragma once
 
 #include <cute/tensor.hpp>
@@ -11,60 +10,62 @@
 #include "sm90/common/tile.h"
 #include "sm90/scheduler/work_tile_pipeline.cuh"
 
-namespace mla::sm90::stream {
+namespace mla::sm90::swap_ab {
 
 using Element = cute::half_t;
 
-inline constexpr int kWorkers = 2;  // warpgroups that have whole tiles, each every second one
+inline constexpr int kConsumers = 2;  // warpgroups, each of which has every second tile
 inline constexpr int kQueryWarps = 3;
-inline constexpr int kThreads = (kWorkers + 1) * kWarpgroup;
+inline constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
 
-// Of a thread: 504 in all, of which a worker's sums take four for each row.
+// Registers of a thread by its role: 504 for the three warpgroups together. The sums of a consumer
+// take four for each row.
 template <int kRows>
-inline constexpr uint32_t kWorkerRegisters = kRows == 16 ? 216 : 224;
+inline constexpr uint32_t kConsumerRegisters = kRows == 16 ? 216 : 224;
 template <int kRows>
-inline constexpr uint32_t kLoaderRegisters = 504 - kWorkers * kWorkerRegisters<kRows>;
+inline constexpr uint32_t kProducerRegisters = 504 - kConsumers * kConsumerRegisters<kRows>;
 
-// A token of a chunk takes 64 bytes, swizzled in pieces of 16.
+// A token of a chunk takes 64 bytes, swizzled in vectors of 16.
 inline constexpr int kChunkBytes = kTileTokens * kChunk;
-inline constexpr int kPiece = 16;
-inline constexpr int kPieces = kChunk / kPiece;
+inline constexpr int kVectorBytes = 16;
+inline constexpr int kVectors = kChunk / kVectorBytes;
 
-// `kRows` rows of queries.
+// Named barriers: of all consumers, and of each one.
+enum NamedBarrier : uint32_t { kAllConsumers = 1, kFirstConsumer = 2 };
+
+// `kRows` is the number of query rows.
 template <int kRows>
-struct SharedMemory {
-  static constexpr int kTileSlots = 5;
-  static constexpr int kQuerySlots = kRows == 16 ? 2 : 1;
-  // One more: scales are needed until the item's result is stored.
-  static constexpr int kScaleSlots = kQuerySlots + 1;
+struct SharedStorage {
+  static constexpr int kKvStages = 5;
+  static constexpr int kQueryStages = kRows == 16 ? 2 : 1;
+  // There is one more than of Q: scales are needed until the work tile's result is stored.
+  static constexpr int kScaleStages = kQueryStages + 1;
 
-  alignas(1024) uint8_t tiles[kTileSlots][kChunks][kChunkBytes];
-  alignas(1024) Element q[kQuerySlots][kChunks][kRows * kChunk];
-  alignas(1024) Element weights[kWorkers][kRows * kTileTokens];
-  float logit_scale[kScaleSlots][kRows];
-  float of_warps[kWorkers][kWarps][kRows];  // maxima of a tile, then sums of an item
-  float peak[kWorkers][kRows];              // of an item
-  uint64_t present[kTileSlots];             // a bit for each token
-  ItemRing items;
+  alignas(1024) uint8_t kv[kKvStages][kChunks][kChunkBytes];
+  alignas(1024) Element q[kQueryStages][kChunks][kRows * kChunk];
+  alignas(1024) Element p[kConsumers][kRows * kTileTokens];
+  float logit_scale[kScaleStages][kRows];
+  float of_warps[kConsumers][kWarps][kRows];  // maxima of a tile, then sums of a work tile
+  float row_max[kConsumers][kRows];           // of a work tile
+  uint64_t present[kKvStages];                // a bit for each token
+  WorkTilePipeline work_tiles;
   SplitList splits;
-  FullBarrier tile_full[kTileSlots];
-  Barrier tile_empty[kTileSlots];
-  Barrier query_full[kQuerySlots];
-  Barrier query_empty[kQuerySlots];
+  TransactionBarrier kv_full[kKvStages];
+  Barrier kv_empty[kKvStages];
+  Barrier query_full[kQueryStages];
+  Barrier query_empty[kQueryStages];
 
-  // By one thread.
+  // One thread calls this.
   __device__ void init_barriers() {
-    constexpr int kReaders = kWorkers * kWarps + kQueryWarps + 1;
-    for (auto& barrier : items.full) barrier.init(1);
-    for (auto& barrier : items.empty) barrier.init(kReaders * kWarp);
-    for (auto& barrier : tile_full) barrier.init(1);
-    for (auto& barrier : tile_empty) barrier.init(kWarpgroup);
+    work_tiles.init_barriers(kConsumers * kWarps + kQueryWarps + 1);
+    for (auto& barrier : kv_full) barrier.init(1);
+    for (auto& barrier : kv_empty) barrier.init(kWarpgroup);
     for (auto& barrier : query_full) barrier.init(kQueryWarps * kWarp);
-    for (auto& barrier : query_empty) barrier.init(kWorkers * kWarpgroup);
+    for (auto& barrier : query_empty) barrier.init(kConsumers * kWarpgroup);
   }
 };
-static_assert(sizeof(SharedMemory<16>) <= 227 * 1024);
-static_assert(sizeof(SharedMemory<32>) <= 227 * 1024);
+static_assert(sizeof(SharedStorage<16>) <= 227 * 1024);
+static_assert(sizeof(SharedStorage<kSwapAbRows>) <= 227 * 1024);
 
 // Rows by 64 columns or tokens, 128 bytes a row, swizzled.
 template <int kRows>
@@ -76,12 +77,9 @@ __device__ __forceinline__ auto rows_tensor(Element* rows) {
   return cute::make_tensor(cute::make_smem_ptr(rows), RowsLayout<kRows>{});
 }
 
-// Where a piece of a token of a chunk is, in bytes.
-__device__ __forceinline__ int piece_offset(int token, int piece) {
-  return token * kChunk + (piece ^ token / 2 % kPieces) * kPiece;
+// Where a vector of a token of a chunk is, in bytes.
+__device__ __forceinline__ int vector_offset(int token, int vector) {
+  return token * kChunk + (vector ^ token / 2 % kVectors) * kVectorBytes;
 }
 
-// The workers' barriers, of one and of all.
-enum NamedBarrier : uint32_t { kAllWorkers = 1, kFirstWorker = 2 };
-
-}  // namespace mla::sm90::stream
+}  // namespace mla::sm90::swap_ab

@@ -1,54 +1,55 @@
-// Softmax of tiles whose tokens are the rows of an accumulator: what a worker knows of its queries.
+// Online softmax of tiles whose tokens are the rows of an accumulator: what a consumer knows of its
+// queries.
 #pragma once
 
 #include <cmath>
 
-#include "sm90/common/exp2.cuh"
+#include "sm90/common/exp2.h"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
-namespace mla::sm90::stream {
+namespace mla::sm90::swap_ab {
 
-// `Logits` is a thread's part of a tile, as the tensor cores leave it: of two tokens, every fourth
-// pair of rows of queries.
-template <class Logits, int kRows>
+// `Logits` is a thread's fragment of a tile: of two tokens, every fourth pair of query rows.
+template <class Logits, int kRows, class Params>
 class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
 
  public:
-  static constexpr int kOwn = kRows / 4;  // rows of a thread
-  using Own = float[kOwn];
+  static constexpr int kThreadRows = kRows / 4;  // query rows of a thread
+  using Rows = float[kThreadRows];
 
-  // The row of queries that is a thread's n-th.
+  // The query row that is a thread's n-th.
   static __device__ __forceinline__ int row(int n) {
     return n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
   }
-  // Which of its rows a thread's e-th logit or sum belongs to.
+  // The n-th of its rows that a thread's e-th logit or sum belongs to.
   static constexpr __device__ int row_of(int e) { return e / 4 * 2 + e % 2; }
 
   __device__ explicit Softmax(const Params& params) : params_(params) {}
 
-  // The scales are read anew for each tile, for want of registers.
-  __device__ __forceinline__ void start(const Item& item, const float (&scales)[kRows]) {
-    tokens_ = item.tokens;
+  // The scales are read anew for each tile, since there are no registers for them.
+  __device__ __forceinline__ void start(const WorkTile& work, const float (&scales)[kRows]) {
+    tokens_ = work.tokens;
     scales_ = scales;
 #pragma unroll
-    for (int n = 0; n < kOwn; ++n) {
-      max_[n] = -INFINITY;
+    for (int n = 0; n < kThreadRows; ++n) {
+      row_max_[n] = -INFINITY;
       sum_[n] = 0;
     }
   }
 
   // Logits of tokens that do not exist, or that the row does not see, become -inf.
-  __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first) const {
-    const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;  // from the first row
-    if (present == ~uint64_t{0} && first + kTileTokens <= tokens_ - hidden) return;
+  __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first_token) const {
+    // The first query token does not see so many tokens.
+    const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
+    if (present == ~uint64_t{0} && first_token + kTileTokens <= tokens_ - hidden) return;
     const int own = threadIdx.x % kWarpgroup / kWarp * 16 + threadIdx.x % kWarp / 4;
 #pragma unroll
     for (int e = 0; e < kLogits; ++e) {
       const int token = own + e % 4 / 2 * 8;
       const int ahead = params_.causal ? params_.shape.token_of(row(row_of(e))) : 0;
       const int limit = tokens_ - hidden + ahead;
-      if ((present >> token & 1) == 0 || first + token >= limit) logits(e) = -INFINITY;
+      if ((present >> token & 1) == 0 || first_token + token >= limit) logits(e) = -INFINITY;
     }
   }
 
@@ -56,17 +57,17 @@ class Softmax {
   __device__ __forceinline__ bool exceeds(const Logits& logits) const {
     bool any = false;
 #pragma unroll
-    for (int n = 0; n < kOwn; ++n) any |= is_raised(own_greatest(logits, n), n);
+    for (int n = 0; n < kThreadRows; ++n) any |= is_raised(own_greatest(logits, n), n);
     return any;
   }
 
-  // By all threads of a worker: new maxima where logits call for them, and what that makes of the
-  // sums before. The warps tell each other theirs in `maxima`.
+  // Raises maxima where logits call for it; `rescale` has the factors of what was summed before.
+  // All threads of a consumer call this: its warps tell each other their maxima in `maxima`.
   __device__ __forceinline__ void raise_max(const Logits& logits, float (&maxima)[kWarps][kRows],
-                                            uint32_t barrier, Own& factor) {
-    Own greatest;
+                                            uint32_t barrier, Rows& rescale) {
+    Rows greatest;
 #pragma unroll
-    for (int n = 0; n < kOwn; ++n) {
+    for (int n = 0; n < kThreadRows; ++n) {
       greatest[n] = own_greatest(logits, n);
 #pragma unroll
       for (int lanes = 4; lanes < kWarp; lanes *= 2) {
@@ -78,27 +79,27 @@ class Softmax {
     }
     cutlass::arch::NamedBarrier::sync(kWarpgroup, barrier);
 #pragma unroll
-    for (int n = 0; n < kOwn; ++n) {
+    for (int n = 0; n < kThreadRows; ++n) {
 #pragma unroll
       for (int warp = 0; warp < kWarps; ++warp) {
         greatest[n] = fmaxf(greatest[n], maxima[warp][row(n)]);
       }
       const bool raised = is_raised(greatest[n], n);
-      factor[n] = raised ? power_of_2((max_[n] - greatest[n]) * scale(n)) : 1;
-      if (raised) max_[n] = greatest[n];
-      sum_[n] *= factor[n];
+      rescale[n] = raised ? exp2_approx((row_max_[n] - greatest[n]) * scale(n)) : 1;
+      if (raised) row_max_[n] = greatest[n];
+      sum_[n] *= rescale[n];
     }
   }
 
-  // From logits to weights.
+  // Turns logits into P.
   __device__ __forceinline__ void exponentiate(Logits& logits) {
 #pragma unroll
-    for (int n = 0; n < kOwn; ++n) {
-      const float shift = max_[n] == -INFINITY ? 0 : max_[n] * scale(n);
+    for (int n = 0; n < kThreadRows; ++n) {
+      const float shift = row_max_[n] == -INFINITY ? 0 : row_max_[n] * scale(n);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& logit = logits(element(n, i));
-        logit = power_of_2(logit * scale(n) - shift);
+        logit = exp2_approx(logit * scale(n) - shift);
         sum_[n] += logit;
       }
     }
@@ -111,12 +112,12 @@ class Softmax {
     for (int lanes = 4; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
     return sum;
   }
-  __device__ __forceinline__ float max(int n) const { return max_[n]; }
-  // Of a row's logits: positive, as a power of 2.
+  __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
+  // The scale of a row's logits: positive, for powers of 2.
   __device__ __forceinline__ float scale(int n) const { return scales_[row(n)]; }
 
  private:
-  // Of a row and a token of the thread.
+  // The element of a row for the thread's i-th token.
   static constexpr __device__ int element(int n, int i) { return n / 2 * 4 + i * 2 + n % 2; }
 
   static __device__ __forceinline__ float own_greatest(const Logits& logits, int n) {
@@ -124,14 +125,14 @@ class Softmax {
   }
 
   __device__ __forceinline__ bool is_raised(float logit, int n) const {
-    return logit * scale(n) > max_[n] * scale(n) + kSlack;
+    return logit * scale(n) > row_max_[n] * scale(n) + kRescaleThreshold;
   }
 
   const Params& params_;
-  Own max_;
-  Own sum_;
+  Rows row_max_;
+  Rows sum_;
   const float* scales_;
   int tokens_;
 };
 
-}  // namespace mla::sm90::stream
+}  // namespace mla::sm90::swap_ab

@@ -1,5 +1,5 @@
-// Barriers at which warps stall at random, in place of those of csrc: after a wait, before and
-// after an arrival. Every role meets barriers in every turn of its loop, so each falls behind the
+// Stands in for the header of csrc: barriers at which warps stall at random, after a wait, before and
+// after an arrival. Every role uses barriers in every turn of its loop, so each falls behind the
 // others in turn.
 #pragma once
 
@@ -16,15 +16,15 @@ __device__ __forceinline__ uint32_t scrambled(uint32_t x) {
   return x ^ x >> 16;
 }
 
-// Up to 2 us, the warps of a role each for another time. Half of the roles of a block do, which
+// Sleeps up to 2 us, each warp of a role for another time. Half of the roles of a block sleep; which
 // half changes every 33 us. There is no branch, so that a warp stays together.
 __device__ __forceinline__ void stall() {
   constexpr uint32_t kLongest = 1023;  // ns; the hardware sleeps up to twice as long
-  constexpr uint32_t kWarpsOfMath = 12;
+  constexpr uint32_t kConsumerWarps = 12;
   uint32_t now;
   asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(now));
   const uint32_t warp = threadIdx.x / 32;
-  const uint32_t role = warp < kWarpsOfMath ? warp / 4 : warp;
+  const uint32_t role = warp < kConsumerWarps ? warp / 4 : warp;
   const uint32_t drawn = scrambled(now >> 15 ^ blockIdx.x << 21 ^ role << 17) & 1;
   __nanosleep(drawn * (scrambled(now ^ clock() ^ warp << 27) & kLongest));
 }
@@ -50,7 +50,7 @@ struct Stalling : Base {
   }
 };
 
-using FullBarrier = Stalling<cutlass::arch::ClusterTransactionBarrier>;
+using TransactionBarrier = Stalling<cutlass::arch::ClusterTransactionBarrier>;
 using Barrier = Stalling<cutlass::arch::ClusterBarrier>;
 
 }  // namespace mla::sm90

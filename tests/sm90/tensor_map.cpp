@@ -1,5 +1,5 @@
-// The tensor maps of the sm90 payload against what a launch's tensors say; prints what differs and
-// exits with 1.
+// Checks the tensor maps of dense decode against what a launch's tensors say; prints what differs
+// and exits with 1.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -14,7 +14,7 @@
 
 #include "common/status.h"
 #include "cuda/device.h"
-#include "sm90/common/tensor_map.h"
+#include "sm90/decode/problem.h"
 
 namespace {
 
@@ -70,12 +70,17 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** address, u
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int*, cudaDeviceAttr, int) { return cudaErrorNoDevice; }
+const char* cudaGetErrorName(cudaError_t) { return ""; }
+const char* cudaGetErrorString(cudaError_t) { return ""; }
 }
 
 namespace {
 
 using namespace mla;
 using namespace mla::sm90;
+using decode::encode_maps;
+using decode::Params;
 
 std::atomic<int> failures{0};
 
@@ -86,8 +91,8 @@ void check(bool passed, const std::string& what) {
 }
 
 constexpr Traits kBf16 = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::rows_m64};
-constexpr Traits kCodes = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::rows_m64};
-constexpr Traits kStream = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::swap_ab};
+constexpr Traits kFp8 = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::rows_m64};
+constexpr Traits kSwapAb = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::swap_ab};
 
 void* address(uint64_t number) { return reinterpret_cast<void*>(number); }
 
@@ -103,7 +108,7 @@ Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
   params.kv.num_pages = 9;
   params.kv.page_size = Divisor(static_cast<uint32_t>(page_size));
   params.kv.box_tokens = std::gcd(page_size, 64);
-  params.kv.in_groups = page_size % 8 == 0;
+  params.kv.is_in_groups = page_size % 8 == 0;
   params.query.latent = {address(q), {q_stride * 32, q_stride * 16, q_stride}};
   params.query.rope = {address(q + 1024), {q_stride * 32, q_stride * 16, q_stride}};
   params.query.by_tma = 1;
@@ -112,9 +117,9 @@ Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
 
 // The cache's map of `params` and the queries', as its numbers say.
 Request cache_map(const Params& params, bool rope, const Traits& traits) {
-  const bool codes = traits.kv == DType::e4m3;
-  const KvView& kv = params.kv;
-  const uint64_t bytes = codes ? 1 : 2;
+  const bool is_fp8 = traits.kv == DType::e4m3;
+  const PagedKvView& kv = params.kv;
+  const uint64_t bytes = is_fp8 ? 1 : 2;
   const uint64_t columns = rope ? 64 : 512;
   const uint64_t token = (rope ? kv.rope_stride_token : kv.latent_stride_token) * bytes;
   const uint64_t page = (rope ? kv.rope_stride_page : kv.latent_stride_page) * bytes;
@@ -124,7 +129,7 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
   const uint32_t chunks = rope ? 1 : 4;
   Request map = {};
   map.data = reinterpret_cast<uintptr_t>(rope ? kv.rope : kv.latent);
-  if (codes) {
+  if (is_fp8) {
     map.type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
     map.swizzle = traits.schedule == Schedule::swap_ab ? CU_TENSOR_MAP_SWIZZLE_64B
                                                        : CU_TENSOR_MAP_SWIZZLE_NONE;
@@ -139,7 +144,7 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
   map.rank = 5;
   // What has one row has any stride that the driver takes.
   const uint64_t chunk = 64 * bytes;
-  if (kv.in_groups) {
+  if (kv.is_in_groups) {
     set(map.extents, {64, 8, columns / 64, size / 8, pages});
     set(map.strides, {token, chunk, token * 8, page});
     set(map.box, {64u, 8u, chunks, box / 8, 1u});
@@ -207,9 +212,9 @@ void check_memo() {
   check(fresh() == 2, "boxes are two maps");
   check_step(step(kCache, 100, kQ, 576), kBf16, "pages that do not end with a group of eight");
   check(fresh() == 2, "pages without groups are two maps");
-  check_step(step(kCache, 64, kQ, 576), kCodes, "codes at the same address");
+  check_step(step(kCache, 64, kQ, 576), kFp8, "fp8 at the same address");
   check(fresh() == 2, "types are two maps");
-  check_step(step(kCache, 64, kQ, 576), kStream, "codes as another schedule reads them");
+  check_step(step(kCache, 64, kQ, 576), kSwapAb, "fp8 as another schedule reads it");
   check(fresh() == 2, "swizzles are two maps");
   Params larger = step(kCache, 64, kQ, 576);
   larger.kv.num_pages = 10;

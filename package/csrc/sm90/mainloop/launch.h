@@ -1,4 +1,4 @@
-// Launches of a kernel of attention.
+// Launches of an attention kernel.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,9 @@ inline Status prepare_kernel(const Kernel& kernel) {
       "kernel");
 }
 
-// All blocks at once, if they merge. Whether there is room for them, `*fits` tells.
+// Launches a kernel whose blocks all run at once if they combine what they have split.
+//
+// @post `*fits` says whether the stream has room for that; nothing was launched if it does not.
 template <class Params>
 Status launch_kernel(const Kernel& kernel, const Params& params, cudaStream_t stream, bool* fits) {
   const Shape& shape = params.shape;
@@ -37,7 +39,7 @@ Status launch_kernel(const Kernel& kernel, const Params& params, cudaStream_t st
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {static_cast<unsigned>(kernel.cluster), 1, 1};
   attributes[2].id = cudaLaunchAttributeCooperative;
-  attributes[2].val.cooperative = params.merges;
+  attributes[2].val.cooperative = params.combines;
   config.attrs = attributes;
   config.numAttrs = 3;
   void* arguments[] = {const_cast<Params*>(&params)};

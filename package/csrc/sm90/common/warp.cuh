@@ -1,0 +1,17 @@
+// Warps and warpgroups.
+#pragma once
+
+namespace mla::sm90 {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kWarpgroup = 128;
+inline constexpr int kWarps = kWarpgroup / kWarp;  // of a warpgroup
+
+// The value of lane 0, in all lanes. A number that all lanes share is passed through this where
+// branches depend on it: the compiler then knows that the warp does not diverge.
+template <class Number>
+__device__ __forceinline__ Number warp_uniform(Number number) {
+  return __shfl_sync(~0u, number, 0);
+}
+
+}  // namespace mla::sm90

@@ -1,0 +1,59 @@
+// What the types of Q and of the cache decide: the elements that tensor cores multiply, where KV is
+// staged that is dequantized on its way to them, and how many stages the KV pipelines have.
+#pragma once
+
+#include "common/dtype.h"
+#include "common/traits.h"
+#include "sm90/common/elements.cuh"
+#include "sm90/common/pipeline.cuh"
+#include "sm90/mainloop/rows_m64/layouts.cuh"
+
+namespace mla::sm90::rows_m64 {
+
+struct NoStaging {};
+
+// Tensor cores read a 16-bit cache as it is. Its pipelines have two and a half tiles; the latent of
+// a tile is two halves.
+template <DType kQ, DType kKv>
+struct Format {
+  static_assert(kQ == kKv);
+  using Element = typename ElementOf<kQ>::Type;
+  using Staging = NoStaging;
+  static constexpr bool kDequantizes = false;
+  static constexpr bool kConvertsQuery = false;  // from bf16 to fp16
+  static constexpr int kLatentStages = 5;
+  static constexpr int kRopeStages = 2;
+};
+
+// The chunks of a tile of e4m3, as they are in memory.
+struct Fp8Staging {
+  alignas(1024) uint8_t chunks[kChunks][kChunkElements];
+  uint64_t present;  // a bit for each token; it comes with the rope columns
+  TransactionBarrier full[kChunks];
+  Barrier empty[kChunks];
+
+  // `blocks` load together.
+  __device__ void init_barriers(int blocks) {
+    for (auto& barrier : full) barrier.init(1);
+    for (auto& barrier : empty) barrier.init(blocks);
+  }
+};
+
+// e4m3 becomes fp16, which has every e4m3. The tile that is staged is on its way meanwhile, so that
+// the pipelines behind it have two tiles only.
+template <>
+struct Format<DType::bf16, DType::e4m3> {
+  using Element = cute::half_t;
+  using Staging = Fp8Staging;
+  static constexpr bool kDequantizes = true;
+  static constexpr bool kConvertsQuery = true;
+  static constexpr int kLatentStages = 4;
+  static constexpr int kRopeStages = 1;
+};
+
+// The most blocks that share what they load. Where threads gather 16-bit rows, each block does so
+// for itself.
+template <DType kKv, Load kLoad>
+inline constexpr int kMaxCluster = kLoad == Load::gather && kKv != DType::fp8_ds_mla ? 1 : 2;
+
+}  // namespace mla::sm90::rows_m64

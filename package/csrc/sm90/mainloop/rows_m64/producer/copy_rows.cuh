@@ -1,0 +1,56 @@
+// Copies rows that may lie anywhere into chunks of a tile, asynchronously.
+#pragma once
+
+#include <cute/arch/util.hpp>
+
+#include "sm90/mainloop/rows_m64/layouts.cuh"
+
+namespace mla::sm90::rows_m64 {
+
+// Copies 16 bytes, or zeros if `exists` is 0. A predicate says which: from a size of 16 or 0, as
+// CuTe's copy takes it, the compiler makes arithmetic.
+__device__ __forceinline__ void copy_vector(const void* from, void* to, uint32_t exists) {
+  asm volatile(
+      "{ .reg .pred absent; setp.eq.u32 absent, %2, 0;\n"
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, absent; }" ::"r"(
+          cute::cast_smem_ptr_to_uint(to)),
+      "l"(from), "r"(exists)
+      : "memory");
+}
+
+// A warp copies `kCount` chunks of 32 rows, each from where its lane says, to the rows of a tile
+// from `first_row` on, in HalfLayout if kCount is kHalfChunks. Rows that `present` has no bit for
+// become zeros.
+template <int kCount, class Element>
+__device__ __forceinline__ void copy_rows(const Element* own, uint32_t present, Element* chunks,
+                                          int first_row, int lane) {
+  constexpr int kVectors = kChunkVectors<Element>;
+  constexpr int kAtOnce = kWarp / kVectors;
+  constexpr int kTimes = kWarp / kAtOnce;
+  static_assert(2 * kAtOnce == kSwizzleRows);
+  const int vector = lane % kVectors;
+  const int row = lane / kVectors;
+  const auto begin_of = [&](int i) {
+    return reinterpret_cast<const Element*>(
+               __shfl_sync(~0u, reinterpret_cast<unsigned long long>(own), i * kAtOnce + row)) +
+           vector * kVectorElements<Element>;
+  };
+  Element* const first = chunks + first_row * (kCount * kChunk) + row * kChunk;
+  Element* const even = first + (vector ^ row) * kVectorElements<Element>;
+  Element* const odd =
+      first + kAtOnce * kChunk + (vector ^ row ^ kAtOnce) * kVectorElements<Element>;
+  present >>= row;
+  const Element* from = begin_of(0);
+#pragma unroll
+  for (int i = 0; i < kTimes; ++i) {
+    const Element* const next = i + 1 < kTimes ? begin_of(i + 1) : from;
+    Element* const to = (i % 2 == 0 ? even : odd) + i / 2 * (kCount * kAtomElements);
+#pragma unroll
+    for (int c = 0; c < kCount; ++c) {
+      copy_vector(from + c * kChunk, to + c * kAtomElements, present & 1u << i * kAtOnce);
+    }
+    from = next;
+  }
+}
+
+}  // namespace mla::sm90::rows_m64
