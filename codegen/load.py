@@ -57,11 +57,13 @@ def load(folder: Path = MATRIX) -> Matrix:
         archs={arch.name: arch for arch in archs},
         formats=cache_formats,
         allows=(),
-        rows=tuple(_row(traits, entry) for path in paths for _, _, rows in entries(path, "kernel") for entry in rows),
+        rows=(),
         version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
         sha256=digest(folder, "*.toml"),
     )
-    return replace(matrix, allows=tuple(_allows(matrix, paths)))
+    kernels = [entry for path in paths for _, _, rows in entries(path, "kernel") for entry in rows]
+    rows = tuple(_row(matrix, entry) for entry in kernels)
+    return replace(matrix, rows=rows, allows=tuple(_allows(matrix, paths)))
 
 
 def digest(folder: Path, pattern: str) -> str:
@@ -101,7 +103,7 @@ def _formats(files: Mapping[str, Mapping[str, Any]]) -> formats.Formats:
         raise MatrixError([f"the formats of caches: {error}"]) from error
 
 
-def _row(traits: Mapping[str, Trait], entry: Entry) -> Row:
+def _row(matrix: Matrix, entry: Entry) -> Row:
     fields, where = entry.fields, entry.where
     for name in ("op", "arch"):
         if name not in fields:
@@ -112,15 +114,8 @@ def _row(traits: Mapping[str, Trait], entry: Entry) -> Row:
     points = {name: shapes.values(f"{where}: {name}", value) for name, value in fields.items() if name not in BESIDE}
     priority = shapes.integer(f"{where}: priority", fields.get("priority", 0))
     op = shapes.word(f"{where}: op", fields["op"])
-    left_out = {name: values for name, values in _unnamed(traits, op).items() if name not in points}
-    return Row(where, op, _archs(where, fields["arch"]), points | left_out, priority)
-
-
-def _unnamed(traits: Mapping[str, Trait], op: str) -> dict[str, Values]:
-    """The traits of an op that rows may leave out, with what they then are."""
-    names = abi.OP[op].traits if op in abi.OP else ()
-    found = {name: traits[name].unnamed for name in names if name in traits}
-    return {name: (value,) for name, value in found.items() if value is not None}
+    left_out = matrix.unnamed(op) if op in abi.OP else {}
+    return Row(where, op, _archs(where, fields["arch"]), {**left_out, **points}, priority)
 
 
 def _archs(where: str, stated: object) -> tuple[str, ...]:
@@ -151,7 +146,7 @@ def _box(matrix: Matrix, op: str, entry: Entry, folder: str, reasons: Mapping[st
     fields = {name: value for name, value in entry.fields.items() if name not in BESIDE}
     known = shapes.table(entry.where, fields, (), matrix.fields(op))
     stated = {name: shapes.values(f"{entry.where}: {name}", value) for name, value in known.items()}
-    everything = {**_domains(matrix, entry.where, op), **_unnamed(matrix.traits, op)}
+    everything = {**_domains(matrix, entry.where, op), **matrix.unnamed(op)}
     return Box(entry.where, {**everything, **stated}, folder, reasons)
 
 

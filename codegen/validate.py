@@ -94,9 +94,11 @@ def _row(matrix: Matrix, row: Row) -> Iterator[str]:
         return
     points = product(*(choices(row.fields[trait]) for trait in traits))
     for arch, picks in product(row.archs, points):
-        reason = refusal(matrix, row.op, arch, dict(zip(traits, picks, strict=True)))
+        point = dict(zip(traits, picks, strict=True))
+        reason = refusal(matrix, row.op, arch, point)
         if reason:
-            yield f"{row.where}: {' '.join(map(str, (row.op, arch, *picks)))} is not allowed: {reason}"
+            said = map(str, (row.op, arch, *matrix.stated(row.op, point).values()))
+            yield f"{row.where}: {' '.join(said)} is not allowed: {reason}"
 
 
 def _limits(matrix: Matrix, variants: Iterable[Variant]) -> Iterator[str]:

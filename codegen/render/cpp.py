@@ -62,8 +62,9 @@ def _assertions(matrix: Matrix, folder: str, op: str) -> Iterator[dict[str, Any]
 
 def _known(matrix: Matrix, op: str, boxes: Sequence[Box]) -> list[str]:
     """The traits that an op's kernels know: not those that no box has but as rows leave them out."""
-    unnamed = {trait: (matrix.traits[trait].unnamed,) for trait in abi.OP[op].traits}
-    return [trait for trait in unnamed if any(box.values[trait] != unnamed[trait] for box in boxes)]
+    unnamed = matrix.unnamed(op)
+    unknown = {trait for trait, value in unnamed.items() if all(box.values[trait] == value for box in boxes)}
+    return [trait for trait in abi.OP[op].traits if trait not in unknown]
 
 
 def _left_out(
