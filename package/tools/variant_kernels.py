@@ -17,14 +17,9 @@ SHARED = {
     "batch_rows": ("decode", "sparse_decode"),
     "scheduler": ("decode",),
     "combine": ("decode",),
-    "schedule": ("decode",),  # Hopper's names until its kernels are renamed, as are the next one and SERVES["sparse"]
-    "partials": ("decode",),
 }
 """All variants of these ops launch the kernels of such a namespace."""
-SERVES = {
-    "sparse_decode": ("sparse_decode", "sparse_prefill"),
-    "sparse": ("sparse_decode", "sparse_prefill"),
-}
+SERVES = {"sparse_decode": ("sparse_decode", "sparse_prefill")}
 """Variants of these ops launch the kernels of such an op, each those of its own traits."""
 REDUCTION = "sm100"
 """Kernels around CUTLASS's reduction lie in this folder; ``merge_states`` has others of the same traits."""

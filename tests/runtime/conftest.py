@@ -26,7 +26,7 @@ def problem() -> Decode:
 
 
 def forget() -> None:
-    """Discover payloads and ask the driver again when next needed."""
+    """Forget payloads and devices, so that both are asked for again when next needed."""
     discovery.payloads.cache_clear()
     lookup._cache.clear()
     selection._cache.clear()
@@ -48,7 +48,7 @@ def rediscover() -> Iterator[Callable[[], discovery.Payloads]]:
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """Take another library for the driver."""
+    """Return a function that takes another library for the CUDA driver."""
 
     def call(library: Path) -> None:
         monkeypatch.setattr(driver, "LIBRARY", str(library))
@@ -59,7 +59,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 
 @pytest.fixture
 def play(tmp_path: Path, use: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> Callable[..., ctypes.CDLL]:
-    """Play a driver that finds what the macros say."""
+    """Return a function that puts a driver in place of CUDA's, which finds the GPUs that it is given."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def call(*gpus: str, **macros: object) -> ctypes.CDLL:

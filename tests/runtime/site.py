@@ -1,4 +1,4 @@
-"""Payloads that are installed in a temporary folder, and registries for them."""
+"""Installs payloads in a temporary folder, and makes registries for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Site:
         return folder
 
     def manifest(self, name: str, **changes: Any) -> None:
-        """Write what a build says of payload ``name`` as it lies there, with fields replaced."""
+        """Write the manifest of payload ``name`` for its files as they are, with fields replaced."""
         folder = self.path / f"mla_{name}_payload"
         files = {path.name: path.read_bytes() for path in (folder / f"libmla_{name}.so", folder / "registry.json")}
         document = {
@@ -54,7 +54,7 @@ class Site:
         (folder / "manifest.json").write_text(json.dumps(document | changes))
 
     def describe(self, distribution: str, version: str, **payloads: str) -> Path:
-        """Write the ``dist-info`` of a distribution that holds payloads, each with its module; its folder."""
+        """Write the ``dist-info`` of a distribution of payloads, each with its module, and return its folder."""
         info = self.path / f"{distribution.replace('-', '_')}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
@@ -63,7 +63,7 @@ class Site:
         return info
 
     def record(self, name: str) -> None:
-        """Write the RECORD of payload ``name`` as it lies there."""
+        """Write the RECORD of payload ``name`` for its files as they are."""
         (info,) = self.path.glob(f"mla_kernels_{name}-*.dist-info")
         rows = [f"{info.name}/RECORD,,"]
         for path in sorted((self.path / f"mla_{name}_payload").glob("*.*")):
@@ -73,7 +73,7 @@ class Site:
 
 
 def cpu_registry(payload: str = "cpu") -> dict[str, Any]:
-    """The CPU payload's registry, parsed, for a payload and an arch called ``payload``."""
+    """Return the CPU payload's registry for a payload and an arch called ``payload``."""
     document: dict[str, Any] = json.loads((CPU / "registry.json").read_text())
     document["payload"] = document["arch"]["name"] = payload
     for row in document["variants"]:
@@ -82,7 +82,7 @@ def cpu_registry(payload: str = "cpu") -> dict[str, Any]:
 
 
 def sm90_registry() -> dict[str, Any]:
-    """The CPU payload's registry in the clothes of sm90."""
+    """Return the CPU payload's registry as if it were sm90's."""
     document = cpu_registry("sm90")
     document["arch"] |= {"name": "sm90a", "device": "cuda", "capabilities": ["9.0"]}
     for row in document["variants"]:

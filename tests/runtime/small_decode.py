@@ -11,7 +11,7 @@ SCALE = 192**-0.5
 
 
 class Decode:
-    """Ragged decode over permuted pages of 16 tokens; ``arguments`` and ``call`` take replacements by name."""
+    """A ragged decode over permuted pages of 16 tokens; ``arguments`` and ``call`` take replacements by name."""
 
     batch, q_len, num_heads, page_size, width = 3, 1, 4, 16, 3
 

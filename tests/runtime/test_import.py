@@ -10,7 +10,17 @@ import pytest
 
 from tests.runtime.site import cpu_registry, sm90_registry
 
-UNWANTED = ("torch", "numpy", "rich", "matplotlib", "json", "hashlib", "mla_kernels.payloads.discovery")
+UNWANTED = (
+    "torch",
+    "numpy",
+    "rich",
+    "matplotlib",
+    "json",
+    "hashlib",
+    "mla_kernels.payloads.discovery",
+    "mla_kernels.resolve.explanation",
+    "mla_kernels.kernels.device_checks",
+)
 REPORT = f"import sys; print(*(name for name in {UNWANTED} if name in sys.modules))"
 
 

@@ -12,7 +12,7 @@ from mla_kernels.kernels.base import Kernel, limits
 from mla_kernels.kernels.ops import KERNELS
 from mla_kernels.payloads.discovery import Payload, payloads
 from mla_kernels.payloads.registry import Value, Variant
-from mla_kernels.resolve.explanation import explained, obstacle
+from mla_kernels.resolve.obstacle import obstacle
 from mla_kernels.resolve.search import search
 
 _MOST_CACHED = 4096
@@ -113,6 +113,8 @@ def find(config: Mapping[str, object]) -> Kernel:
     op, wanted, variant = search(config)
     payload = payloads().found[variant.payload] if variant else None
     if variant is None or payload is None or (payload.registry.device != "cpu" and obstacle(variant.arch)):
+        from mla_kernels.resolve.explanation import explained  # a lookup that succeeds has no use for it
+
         raise VariantNotFoundError(str(explained(op, wanted)))
     return bound(payload, variant, wanted)
 

@@ -80,15 +80,7 @@ class PlannedKernel(Kernel):
             for name, value in stated.items():
                 if value is not None and value != getattr(out, name):
                     raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
-        problem = {
-            "seq_lens": seq_lens,
-            "batch": out.batch,
-            "q_len": out.q_len,
-            "num_heads": out.num_heads,
-            "max_splits": out.max_splits,
-            "batch_invariant": out.batch_invariant,
-        }
-        self._native.plan(problem, out.buffer, stream)
+        self._native.plan(_problem(out, seq_lens), out.buffer, stream)
         return out
 
     def _made(self, seq_lens: Tensor, stated: dict[str, Any]) -> Plan:
@@ -150,3 +142,15 @@ def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
         return plan.batch, plan.q_len, plan.num_heads
     batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
     return batch, q_len, num_heads
+
+
+def _problem(plan: Plan, seq_lens: Tensor) -> dict[str, object]:
+    """What a payload is told to fill a plan."""
+    return {
+        "seq_lens": seq_lens,
+        "batch": plan.batch,
+        "q_len": plan.q_len,
+        "num_heads": plan.num_heads,
+        "max_splits": plan.max_splits,
+        "batch_invariant": plan.batch_invariant,
+    }

@@ -10,6 +10,7 @@ from pathlib import Path
 import cuobjdump
 import manifest
 import pytest
+import variant_kernels
 from cuobjdump import Kernel
 from variant_kernels import VariantKernels
 
@@ -214,6 +215,14 @@ def test_serialised_products_are_found(ended, serialised):
     assert (found.tensor_core_instructions, found.wgmma_groups) == (44, ended)
     told = [f"{found.name}: 44 wgmma instructions in 44 groups: the compiler has serialised them"]
     assert list(instructions.problems(VariantKernels(REGISTRIES["sm90"], [found]))) == (told if serialised else [])
+
+
+def test_the_namespaces_of_shared_kernels_are_those_of_csrc():
+    sources = (path for path in (ROOT / "package" / "csrc").rglob("*.c*") if path.suffix in (".cu", ".cuh"))
+    declared = {
+        name for path in sources for name in re.findall(r"^namespace ([\w:]+) \{", path.read_text(), re.MULTILINE)
+    }
+    assert {*variant_kernels.SHARED} <= {name.rpartition("::")[2] for name in declared}
 
 
 def test_schedules_of_the_same_types_have_their_own_kernels():

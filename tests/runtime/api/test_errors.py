@@ -1,4 +1,4 @@
-"""Every refusal, as a caller sees it: a typed error that names the argument, and outputs that stay as they were."""
+"""Every refusal is a typed error that names the argument, and leaves the outputs as they were."""
 
 from __future__ import annotations
 

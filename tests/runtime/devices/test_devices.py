@@ -1,4 +1,4 @@
-"""Devices come from the CUDA driver, which is played here, and each of its failures is told in its own words."""
+"""Devices come from the CUDA driver, for which a stand-in is compiled; every failure has its own words."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def info(capsys) -> dict[str, Any]:
 
 
 def assert_host_only(capsys, state: str, *parts: str) -> None:
-    """The driver is in ``state``; ``info`` and the CPU work, and a lookup for a GPU says why it cannot."""
+    """Check that the driver is in ``state``, ``info`` and the CPU work, and a lookup for a GPU says why it fails."""
     asked = driver.driver()
     assert asked.state == state
     told = info(capsys)
@@ -206,7 +206,7 @@ def test_current_device_decides_where_devices_differ(play):
     thread = threading.Thread(target=lambda: found.append(machine.current_arch()))
     thread.start()
     thread.join()
-    assert found == ["sm90a"]  # a thread without a context
+    assert found == ["sm90a"]  # the thread has no context
 
 
 def test_current_device_is_not_asked_for_where_devices_are_alike(play, monkeypatch):
@@ -277,7 +277,7 @@ def test_exact_before_family_before_baseline():
 
 
 class Elsewhere:
-    """A tensor that tells its device only, as ``torch`` or as DLPack does."""
+    """A tensor that tells only its device, as ``torch`` or as DLPack does."""
 
     def __init__(self, code: int, ordinal: int) -> None:
         self.__dlpack_device__ = lambda: (code, ordinal)

@@ -24,7 +24,7 @@ REINSTALL = f"reinstall it: pip install --force-reinstall --no-deps mla-kernels-
 
 @pytest.fixture
 def examine(rediscover) -> Callable[[], Checks]:
-    """What the doctor finds, by name; nothing is cached before or after."""
+    """Return a function that runs the doctor with nothing cached, and gives its checks by name."""
 
     def call() -> Checks:
         checks = doctor.examine()

@@ -42,7 +42,7 @@ def allocates(*_: object) -> None:
 def test_a_decode_that_needs_neither_gets_neither(noop, decode, problem, outputs):
     with (
         patch.object(kernels_of_ops, "empty", allocates),
-        patch.object(decode, "_native", None),  # neither asked for a size nor for a plan
+        patch.object(decode, "_native", None),  # the kernel is asked neither for a size nor for a plan
     ):
         out, lse = decode(**problem.arguments(), **outputs)
     assert out is outputs["out"]

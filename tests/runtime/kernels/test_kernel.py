@@ -1,4 +1,4 @@
-"""A kernel's call: what may be given, what is allocated, and that every way of asking gives the same bits."""
+"""A call of a kernel: what may be given, what is allocated, and the same bits for every way of asking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors of any producer: subclasses, read-only and old capsules, other devices; no leak and no crash."""
+"""Tensors of any producer are read: subclasses, read-only and old capsules, other devices; none leaks or crashes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Subclass(torch.Tensor):
 
 
 class Protocol:
-    """Only ``__dlpack__``, without the keywords of DLPack 1.0 when ``old``."""
+    """A tensor that has only ``__dlpack__``, without the keywords of DLPack 1.0 when ``old``."""
 
     def __init__(self, tensor: Any, old: bool = False) -> None:
         self.tensor, self.old, self.streams = tensor, old, []
@@ -225,7 +225,7 @@ def test_no_argument_crashes(noop, data):
     named = arguments(op)
     replaced = data.draw(st.dictionaries(st.sampled_from(list(named)), _VALUE, max_size=4))
     rest = [data.draw(_VALUE) for _ in range(3)]
-    with contextlib.suppress(MlaError):  # anything else is a failure
+    with contextlib.suppress(MlaError):  # any other exception is a failure
         kernel.launch(*(named | replaced).values(), *rest)
     with contextlib.suppress(MlaError):
         kernel.can_run(named | replaced)

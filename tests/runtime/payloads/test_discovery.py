@@ -1,4 +1,4 @@
-"""Payloads are found by entry point; one that cannot be used is kept with its reason, and said wherever it matters."""
+"""Payloads are found by entry point; one that cannot be used is kept with its reason, which errors repeat."""
 
 from __future__ import annotations
 
