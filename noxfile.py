@@ -48,7 +48,7 @@ def payloads() -> list[str]:
 
 def install_toolkit(session: nox.Session, *parts: str) -> None:
     """Install parts of the toolkit that payloads are built with, by the names of ``cuda-toolkit``'s extras."""
-    project = nox.project.load_toml(ROOT / "generated" / "sm90" / "pyproject.toml")
+    project = nox.project.load_toml(ROOT / "generated" / payloads()[0] / "pyproject.toml")
     toolkit = next(name for name in project["build-system"]["requires"] if name.startswith("cuda-toolkit"))
     session.install(f"cuda-toolkit[{','.join(parts)}]=={toolkit.partition('==')[2]}")
 
@@ -75,7 +75,7 @@ def inspect_objects(session: nox.Session, payload: str, *units: str) -> None:
 
 @nox.session
 def generate(session: nox.Session) -> None:
-    """Write generated/ from the matrix; `-- add <field=value>...` adds a point to the matrix first."""
+    """Write generated/ from the matrix; `-- add <field=value>...` or `-- remove ...` changes the matrix first."""
     session.install(*group("codegen"))
     session.run("python", "-m", "codegen", *(session.posargs or ["generate"]))
 

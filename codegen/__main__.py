@@ -1,4 +1,4 @@
-"""``python -m codegen generate | check | list | explain NAME | add <field=value>... | bench``"""
+"""``python -m codegen generate | check | list | explain NAME | add | remove <field=value>... | bench``"""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import sys
 from collections.abc import Callable, Sequence
 
 from codegen import sync
-from codegen.add import add, parse
-from codegen.load import MatrixError, load
-from codegen.model import Variant
-from codegen.render import SOURCE_SUFFIX, accepts_text, match_text, render
+from codegen.edit.add import add
+from codegen.edit.point import parse
+from codegen.edit.remove import remove
+from codegen.load import load
+from codegen.model import MatrixError, Variant
+from codegen.render import SOURCE_SUFFIX, render
+from codegen.render.pages import box_text, reason_texts, values_text
 from codegen.synthetic import SIZES, seconds
 from codegen.validate import checked
 
@@ -27,11 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     command("generate", _generate, "write generated/ where it differs from the matrix")
     command("check", _check, "say where generated/ differs from the matrix, and fail if it does")
-    command("list", _list, "the variants of the matrix").add_argument("filter", nargs="*", metavar="field=value")
+    command("list", _list, "the variants of the matrix").add_argument("point", nargs="*", metavar="field=value")
     command("explain", _explain, "one variant, its row and unit").add_argument("name")
-    command("add", _add, "add a point to the matrix, then generate").add_argument(
-        "point", nargs="+", metavar="field=value"
-    )
+    for name, change, help in (
+        ("add", add, "add a point to the matrix, then generate"),
+        ("remove", remove, "remove the variants of a point from the matrix, then generate"),
+    ):
+        subparser = command(name, _change, help)
+        subparser.add_argument("point", nargs="+", metavar="field=value")
+        subparser.set_defaults(change=change)
     command("bench", _bench, "time expand, validate and render for synthetic matrices")
     options = parser.parse_args(arguments)
     try:
@@ -49,6 +56,8 @@ def _files() -> dict[str, str]:
 def _generate(_: argparse.Namespace) -> int:
     files = _files()
     difference = sync.write(files)
+    for path in difference.orphan:
+        print(f"removed generated/{path}, which no row makes")
     changed = len(difference.missing) + len(difference.stale)
     print(f"{len(files)} files, {changed} written, {len(difference.orphan)} removed")
     return 0
@@ -64,7 +73,7 @@ def _check(_: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    wanted = parse(options.filter)
+    wanted = parse(options.point)
     for variant in checked(load()):
         facts = {"op": variant.op, "arch": variant.arch, **dict(variant.baked)}
         if all(facts.get(name) == value for name, value in wanted.items()):
@@ -82,15 +91,16 @@ def _explain(options: argparse.Namespace) -> int:
     print(f"{found.name}\n  row       {found.where}\n  unit      {unit}")
     for trait, value in found.baked:
         print(f"  {trait:<9} {value}")
-    print(f"  accepts   {accepts_text(found)}\n  priority  {found.priority}")
-    for exclude in matrix.excludes:
-        if exclude.match.get("op", (found.op,)) == (found.op,):
-            print(f"  excluded  {match_text(exclude.match)}: {exclude.reason}")
+    print(f"  accepts   {values_text(dict(found.accepts))}\n  priority  {found.priority}")
+    for allow in matrix.allows:
+        if (allow.op, allow.arch) == (found.op, found.arch):
+            print("\n".join(f"  allowed   {box_text(matrix, box)}" for box in allow.boxes))
+            print("\n".join(f"  left out  {reason}" for reason in reason_texts(allow)))
     return 0
 
 
-def _add(options: argparse.Namespace) -> int:
-    for name in add(parse(options.point)):
+def _change(options: argparse.Namespace) -> int:
+    for name in options.change(parse(options.point)):
         print(name)
     return _generate(options)
 

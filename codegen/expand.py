@@ -1,66 +1,44 @@
-"""Rows to variants: a list is one variant each, a scalar is baked, ``{accepts = ...}`` is served at run time."""
+"""Rows to variants: each combination of a row's traits is one; what is not baked is served at run time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 from codegen import abi
-from codegen.load import values
-from codegen.model import Matrix, Row, Value, Values, Variant
-
-META = ("priority", "folder")
-"""What a row may say beside its fields: which of several variants comes first, and where its op is written."""
+from codegen.allow import covering
+from codegen.model import Matrix, Row, Variant, choices
 
 
 def expand(matrix: Matrix) -> tuple[Variant, ...]:
-    """Every variant of every row that no exclude removes; rows that ``validate`` would refuse are passed over."""
+    """Every variant of every row; rows and points that ``validate`` refuses are passed over."""
     return tuple(variant for row in matrix.rows if well_formed(matrix, row) for variant in _variants(matrix, row))
 
 
 def well_formed(matrix: Matrix, row: Row) -> bool:
-    """Whether the row names an op, exactly that op's fields, and tables that say ``accepts``."""
-    op = row.fields.get("op")
-    if op not in abi.OP or set(matrix.fields(str(op))) != set(row.fields) - set(META):
+    """Whether the row names an op, all traits of the op, and no field that the op has not."""
+    if row.op not in abi.OP or not set(row.fields) <= set(matrix.fields(row.op)):
         return False
-    return all("accepts" in value for value in row.fields.values() if isinstance(value, Mapping))
+    return all(choices(row.fields.get(trait, ())) for trait in abi.OP[row.op].traits)
 
 
 def _variants(matrix: Matrix, row: Row) -> Iterator[Variant]:
-    op, priority = str(row.fields["op"]), row.fields.get("priority", 0)
-    choices = [choice(row.fields[name]) for name in matrix.fields(op)]
-    for picks in product(*choices):
-        point = dict(zip(matrix.fields(op), picks, strict=True))
-        if matrix.excluded(point):
+    traits = abi.OP[row.op].traits
+    points = product(*(choices(row.fields[trait]) for trait in traits))
+    for arch, picks in product(row.archs, points):
+        baked = dict(zip(traits, picks, strict=True))
+        boxes, missing = covering(matrix.boxes(row.op, arch), traits, baked)
+        if missing or not boxes:
             continue
-        arch, baked = str(point["arch"]), {trait: _baked(point[trait]) for trait in abi.OP[op].traits}
+        accepts = {name: row.fields.get(name, boxes[0].values[name]) for name in matrix.accepted.get(row.op, ())}
         yield Variant(
-            matrix.variant_name(arch, op, baked),
-            matrix.unit_name(arch, op, baked),
-            op,
-            arch,
-            tuple(baked.items()),
-            tuple((name, _accepted(point[name])) for name in matrix.accepted.get(op, ())),
-            priority if isinstance(priority, int) else 0,
-            str(row.fields.get("folder", _payload(matrix, point["arch"]))),
-            row.where,
+            name=matrix.variant_name(arch, row.op, baked),
+            unit=matrix.unit_name(arch, row.op, baked),
+            op=row.op,
+            arch=arch,
+            baked=tuple(baked.items()),
+            accepts=tuple(accepts.items()),
+            priority=row.priority,
+            folder=boxes[0].folder,
+            where=row.where,
         )
-
-
-def _baked(value: object) -> Value:
-    return value if isinstance(value, int) else str(value)
-
-
-def _payload(matrix: Matrix, arch: object) -> str:
-    found = matrix.archs.get(str(arch))
-    return found.payload if found else str(arch)
-
-
-def choice(value: object) -> tuple[Any, ...]:
-    """The alternatives a row's value stands for: a list's items, or the value itself."""
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
-def _accepted(value: Value | Mapping[str, Any]) -> Values:
-    return values(value["accepts"]) if isinstance(value, Mapping) else (value,)

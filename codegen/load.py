@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codegen import formats
-from codegen.model import Arch, Exclude, Matrix, Range, Row, Trait, Value, Values
+from codegen import abi, formats, shapes
+from codegen.model import Allow, Box, Matrix, MatrixError, Row, Trait, Values, choices
+from codegen.rows import Entry, document, entries
 
 MATRIX = Path(__file__).parent / "matrix"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-
-
-class MatrixError(Exception):
-    """The matrix cannot be used; ``problems`` lists every reason."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        super().__init__("\n".join(problems))
+TABLES = ("enum", "trait", "field", "op", "default_widths", "format", "arch", "allow", "kernel")
+BESIDE = ("op", "arch", "folder", "priority", "reasons")
+"""What an entry says beside the fields of its points."""
 
 
 def load(folder: Path = MATRIX) -> Matrix:
@@ -29,57 +26,44 @@ def load(folder: Path = MATRIX) -> Matrix:
     Raises
     ------
     MatrixError
-        A file is not TOML, or a table lacks the shape that the model needs.
+        A file is not TOML, or a table lacks the shape that the model needs; it is named.
     """
-    problems: list[str] = []
-    tables: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob("*.toml")):
-        try:
-            tables[path.name] = tomllib.loads(path.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            problems.append(f"{path.name}: {error}")
-    cache_formats = _formats(tables)
-    enums = {name: tuple(names) for file in tables.values() for name, names in file.get("enum", {}).items()}
-    enums["DType"] = tuple(dict.fromkeys([*enums["DType"], *cache_formats.types]))
-    stated = {name: table for file in tables.values() for name, table in file.get("trait", {}).items()}
-    traits = {name: Trait(name, table.get("enum"), table.get("prefix", "")) for name, table in stated.items()}
-    domains = {name: values(table) for file in tables.values() for name, table in file.get("field", {}).items()}
-    domains |= {name: tuple(table.get("values") or enums[table["enum"]]) for name, table in stated.items()}
-    domains["kv_dtype"] = cache_formats.names
-    accepted = {name: tuple(table["accepts"]) for file in tables.values() for name, table in file.get("op", {}).items()}
-    archs = {row["name"]: _arch(row) for file in tables.values() for row in file.get("arch", ())}
-    rows, excludes = [], []
-    for name, file in tables.items():
-        for number, fields in enumerate(file.get("kernel", ()), 1):
-            rows.append(Row(f"{name}: kernel row {number} ({fields.get('op', 'no op')})", fields))
-        for number, table in enumerate(file.get("exclude", ()), 1):
-            if not str(table.get("reason", "")).strip():
-                problems.append(f"{name}: exclude row {number}: no reason; every exclude says why")
-            excludes.append(
-                Exclude({key: _tuple(value) for key, value in table["match"].items()}, table.get("reason", ""))
-            )
-    if problems:
-        raise MatrixError(problems)
-    version = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"]
-    return Matrix(
-        enums,
-        traits,
-        domains,
-        accepted,
-        archs,
-        cache_formats,
-        tuple(rows),
-        tuple(excludes),
-        version,
-        digest(folder, "*.toml"),
+    paths = sorted(folder.glob("*.toml"))
+    files = {path.name: shapes.table(path.name, document(path), (), TABLES) for path in paths}
+    cache_formats = _formats(files)
+    enums = {name: shapes.words(where, names) for where, name, names in _named(files, "enum")}
+    named = shapes.words("formats.toml", list(cache_formats.types))
+    enums["DType"] = tuple(dict.fromkeys([*enums.get("DType", ()), *named]))
+    traits = {name: shapes.trait(name, where, table) for where, name, table in _named(files, "trait")}
+    traits |= {name: replace(traits[name], unnamed=width) for name, width in cache_formats.defaults.items()}
+    archs = [
+        shapes.arch(f"{name}: arch {number}", table)
+        for name, file in files.items()
+        for number, table in enumerate(file.get("arch", ()), 1)
+    ]
+    domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(arch.name for arch in archs)}
+    domains |= {name: shapes.domain(where, table) for where, name, table in _named(files, "field")}
+    for where, name, table in _named(files, "trait"):
+        domains[name] = cache_formats.domains.get(name) or _trait_domain(where, traits[name], table, enums)
+    accepted = {
+        name: shapes.words(where, shapes.table(where, table, ("accepts",))["accepts"])
+        for where, name, table in _named(files, "op")
+    }
+    matrix = Matrix(
+        enums=enums,
+        traits=traits,
+        domains=domains,
+        accepted=accepted,
+        archs={arch.name: arch for arch in archs},
+        formats=cache_formats,
+        allows=(),
+        rows=(),
+        version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
+        sha256=digest(folder, "*.toml"),
     )
-
-
-def _formats(tables: Mapping[str, dict[str, Any]]) -> formats.Formats:
-    try:
-        return formats.parse(tables["formats.toml"])
-    except (KeyError, TypeError) as error:
-        raise MatrixError([f"the formats of caches: {error}"]) from error
+    kernels = [entry for path in paths for _, _, rows in entries(path, "kernel") for entry in rows]
+    rows = tuple(_row(matrix, entry) for entry in kernels)
+    return replace(matrix, rows=rows, allows=tuple(_allows(matrix, paths)))
 
 
 def digest(folder: Path, pattern: str) -> str:
@@ -91,33 +75,83 @@ def digest(folder: Path, pattern: str) -> str:
     return total.hexdigest()
 
 
-def values(table: Mapping[str, Any] | list[Value]) -> Values:
-    """A list of values, ``{values = [...]}``, or a range ``{min, max, multiple_of}``."""
-    if isinstance(table, list):
-        return tuple(table)
-    if "values" in table:
-        return tuple(table["values"])
-    return Range(table.get("min", 0), table.get("max"), table.get("multiple_of", 1))
+def _named(files: Mapping[str, Mapping[str, Any]], kind: str) -> Iterator[tuple[str, str, Any]]:
+    """Each table ``[kind.name]`` of all files: where it stands, its name, and what it says."""
+    for path, file in files.items():
+        named = file.get(kind, {})
+        if not isinstance(named, Mapping):
+            shapes.refuse(f"{path}: {kind}", named, f"tables [{kind}.<name>]")
+        for name, stated in named.items():
+            yield f"{path}: {kind}.{name}", name, stated
 
 
-def _arch(row: Mapping[str, Any]) -> Arch:
-    limits = {
-        name: Range(0, limit) if isinstance(limit, int) else _range(limit)
-        for name, limit in row.get("limits", {}).items()
-    }
-    return Arch(
-        row["name"],
-        row["payload"],
-        row["device"],
-        tuple(row.get("capabilities", ())),
-        tuple(row.get("tensor_cores", ())),
-        limits,
-    )
+def _trait_domain(where: str, trait: Trait, table: Mapping[str, Any], enums: Mapping[str, tuple[str, ...]]) -> Values:
+    """The values of a trait: those that it lists, or all of its enumeration."""
+    if trait.enum is not None and trait.enum not in enums:
+        shapes.refuse(f"{where}: enum", trait.enum, ", ".join(enums))
+    everything = enums[trait.enum] if trait.enum else ()
+    listed = shapes.values(f"{where}: values", table["values"]) if "values" in table or not everything else everything
+    if trait.enum and not set(choices(listed)) <= set(everything):
+        shapes.refuse(f"{where}: values", table["values"], ", ".join(everything))
+    return listed
 
 
-def _range(table: Mapping[str, Any]) -> Range:
-    return Range(table.get("min", 0), table.get("max"), table.get("multiple_of", 1))
+def _formats(files: Mapping[str, Mapping[str, Any]]) -> formats.Formats:
+    try:
+        return formats.parse(files["formats.toml"])
+    except (KeyError, TypeError) as error:
+        raise MatrixError([f"the formats of caches: {error}"]) from error
 
 
-def _tuple(value: Value | list[Value]) -> tuple[Value, ...]:
-    return tuple(value) if isinstance(value, list) else (value,)
+def _row(matrix: Matrix, entry: Entry) -> Row:
+    fields, where = entry.fields, entry.where
+    for name in ("op", "arch"):
+        if name not in fields:
+            raise MatrixError([f"{where}: field {name!r} is missing"])
+    for name in ("folder", "reasons"):
+        if name in fields:
+            raise MatrixError([f"{where}: {name} belongs to an [[allow]] table"])
+    points = {name: shapes.values(f"{where}: {name}", value) for name, value in fields.items() if name not in BESIDE}
+    priority = shapes.integer(f"{where}: priority", fields.get("priority", 0))
+    op = shapes.word(f"{where}: op", fields["op"])
+    left_out = matrix.unnamed(op) if op in abi.OP else {}
+    return Row(where, op, _archs(where, fields["arch"]), {**left_out, **points}, priority)
+
+
+def _archs(where: str, stated: object) -> tuple[str, ...]:
+    return shapes.words(f"{where}: arch", stated if isinstance(stated, list) else [stated])
+
+
+def _allows(matrix: Matrix, paths: list[Path]) -> Iterator[Allow]:
+    """Each ``[[allow]]`` table once for each of its archs."""
+    for path in paths:
+        for place, shared, rows in entries(path, "allow"):
+            where = f"{path.name}:{place.header + 1}"
+            for name in ("op", "arch"):
+                if name not in shared:
+                    raise MatrixError([f"{where}: field {name!r} is missing"])
+            op, archs = shared["op"], _archs(where, shared["arch"])
+            reasons = shapes.reasons(f"{where}: reasons", shared.get("reasons", {}))
+            if op not in abi.OP:
+                shapes.refuse(f"{where}: op", op, ", ".join(abi.OP))
+            for arch in archs:
+                if arch not in matrix.archs:
+                    shapes.refuse(f"{where}: arch", arch, ", ".join(matrix.archs))
+                folder = shapes.word(f"{where}: folder", shared.get("folder", matrix.archs[arch].payload))
+                boxes = tuple(_box(matrix, op, entry, folder, reasons) for entry in rows)
+                yield Allow(where, op, arch, folder, boxes, reasons)
+
+
+def _box(matrix: Matrix, op: str, entry: Entry, folder: str, reasons: Mapping[str, str]) -> Box:
+    fields = {name: value for name, value in entry.fields.items() if name not in BESIDE}
+    known = shapes.table(entry.where, fields, (), matrix.fields(op))
+    stated = {name: shapes.values(f"{entry.where}: {name}", value) for name, value in known.items()}
+    everything = {**_domains(matrix, entry.where, op), **matrix.unnamed(op)}
+    return Box(entry.where, {**everything, **stated}, folder, reasons)
+
+
+def _domains(matrix: Matrix, where: str, op: str) -> dict[str, Values]:
+    for name in matrix.fields(op):
+        if name not in matrix.domains:
+            raise MatrixError([f"{where}: field {name!r} of {op} has no domain; add [field.{name}] to the matrix"])
+    return {name: matrix.domains[name] for name in matrix.fields(op)}

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import gcd
 from typing import TypeAlias
 
 from codegen import abi
 from codegen.formats import Formats
+
+
+class MatrixError(Exception):
+    """The matrix cannot be used; ``problems`` lists every reason."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,16 @@ class Range:
         highest = min((end for end in (self.max, other.max) if end is not None), default=None)
         return highest is None or max(self.min, other.min) <= highest
 
+    def with_value(self, value: int) -> Range:
+        """The smallest range that holds this one and ``value``."""
+        most = None if self.max is None else max(self.max, value)
+        return Range(min(self.min, value), most, gcd(self.multiple_of, value))
+
+    def stated(self) -> dict[str, int]:
+        """The range as a table of the matrix or of JSON says it."""
+        limits = {"min": self.min, "max": self.max, "multiple_of": self.multiple_of}
+        return {key: limit for key, limit in limits.items() if limit is not None and (key, limit) != ("multiple_of", 1)}
+
     def __str__(self) -> str:
         text = f"{self.min} and up" if self.max is None else f"{self.min} to {self.max}"
         return text if self.multiple_of == 1 else f"{text}, multiples of {self.multiple_of}"
@@ -40,6 +59,30 @@ class Range:
 
 Value: TypeAlias = str | int
 Values: TypeAlias = tuple[Value, ...] | Range
+
+
+def within(inner: Values, outer: Values) -> bool:
+    """Whether every value of ``inner`` is one of ``outer``."""
+    if isinstance(inner, Range):
+        return isinstance(outer, Range) and outer.covers(inner)
+    return all(value in outer for value in inner)
+
+
+def meet(left: Values, right: Values) -> bool:
+    """Whether some value is in both."""
+    if isinstance(left, Range):
+        return left.meets(right) if isinstance(right, Range) else any(value in left for value in right)
+    return any(value in right for value in left)
+
+
+def choices(values: Values) -> tuple[Value, ...]:
+    """The values one by one; none of a range."""
+    return () if isinstance(values, Range) else values
+
+
+def text_of(values: Values) -> str:
+    """``fp16, bf16``, or ``1 and up``."""
+    return str(values) if isinstance(values, Range) else ", ".join(map(str, values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +111,47 @@ class Arch:
     device: str
     capabilities: tuple[str, ...] = ()
     tensor_cores: tuple[str, ...] = ()
-    limits: Mapping[str, Range] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Exclude:
-    """Points that no row may name, and why. A field absent from ``match`` matches every value."""
+class Box:
+    """Points that there are kernels for: every combination of the values of its fields."""
 
-    match: Mapping[str, tuple[Value, ...]]
-    reason: str
+    where: str
+    values: Mapping[str, Values]
+    folder: str
+    reasons: Mapping[str, str]
 
-    def covers(self, point: Mapping[str, object]) -> bool:
-        """Whether ``point`` is one of the points excluded."""
-        return all(point.get(name) in values for name, values in self.match.items())
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """An ``[[allow]]`` table, for one of its archs: the points of an op that rows may name.
+
+    ``folder`` is where under ``csrc/`` the kernels are written, and their C++ namespace. ``reasons`` says of a field
+    why it has no other values.
+    """
+
+    where: str
+    op: str
+    arch: str
+    folder: str
+    boxes: tuple[Box, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the matrix as written; ``where`` says which file and which row."""
+    """A row of kernels with the fields of its table; ``where`` says which file and which line.
+
+    A trait with several values makes a variant of each. A field that a row leaves out is accepted as far as there are
+    kernels for it.
+    """
 
     where: str
-    fields: Mapping[str, object]
+    op: str
+    archs: tuple[str, ...]
+    fields: Mapping[str, Values]
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +185,7 @@ APART = ("in_dtype", "kv_dtype", "out_dtype")
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole matrix: domains of fields, fields of ops, archs, formats of caches, kernel rows and excludes."""
+    """The whole matrix: traits, domains of fields, fields of ops, archs, formats of caches, allowed points and rows."""
 
     enums: Mapping[str, tuple[str, ...]]
     """The C++ enumerations of traits: their enumerators in the order of their numbers."""
@@ -131,15 +194,19 @@ class Matrix:
     accepted: Mapping[str, tuple[str, ...]]
     archs: Mapping[str, Arch]
     formats: Formats
+    allows: tuple[Allow, ...]
     rows: tuple[Row, ...]
-    excludes: tuple[Exclude, ...]
     version: str
     sha256: str
     """Of the tables as they are written."""
 
     def fields(self, op: str) -> tuple[str, ...]:
-        """The fields a row of ``op`` must give: op, arch, its traits, and what it accepts at run time."""
-        return ("op", "arch", *abi.OP[op].traits, *self.accepted.get(op, ()))
+        """The fields of a point of ``op`` beside op and arch: its traits, and what it accepts at run time."""
+        return (*abi.OP[op].traits, *self.accepted.get(op, ()))
+
+    def boxes(self, op: str, arch: str) -> tuple[Box, ...]:
+        """The points of ``op`` on ``arch`` that rows may name."""
+        return tuple(box for allow in self.allows if (allow.op, allow.arch) == (op, arch) for box in allow.boxes)
 
     def variant_name(self, arch: str, op: str, baked: Mapping[str, Value]) -> str:
         """Join arch, op and the traits in the op's order: ``cpu_decode_qbf16_kvbf16_obf16_direct_split``."""
@@ -147,11 +214,16 @@ class Matrix:
         shown = (f"{trait.prefix}{baked[trait.name]}" for trait in named if baked[trait.name] != trait.unnamed)
         return "_".join([arch, op, *shown])
 
+    def unnamed(self, op: str) -> dict[str, Values]:
+        """The traits of ``op`` that rows and names leave out, with the value that they then are."""
+        found = {name: self.traits[name].unnamed for name in abi.OP[op].traits if name in self.traits}
+        return {name: (value,) for name, value in found.items() if value is not None}
+
+    def stated(self, op: str, baked: Mapping[str, Value]) -> dict[str, Value]:
+        """The traits of a point of ``op`` that its row and its name say: not those that are left out."""
+        return {name: baked[name] for name in abi.OP[op].traits if baked[name] != self.traits[name].unnamed}
+
     def unit_name(self, arch: str, op: str, baked: Mapping[str, Value]) -> str:
-        """The name of the translation unit of a variant, which its arch's folder holds."""
+        """The name of the translation unit of a variant, which its payload's folder holds."""
         together = {trait: value for trait, value in baked.items() if trait not in APART}
         return self.variant_name(arch, op, together).removeprefix(f"{arch}_")
-
-    def excluded(self, point: Mapping[str, object]) -> Exclude | None:
-        """The first exclude that matches, if any."""
-        return next((exclude for exclude in self.excludes if exclude.covers(point)), None)

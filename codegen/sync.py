@@ -21,8 +21,12 @@ class Difference:
         return bool(self.missing or self.stale or self.orphan)
 
     def __str__(self) -> str:
-        kinds = {"missing": self.missing, "stale": self.stale, "orphan": self.orphan}
-        return "\n".join(f"{kind}: {path}" for kind, paths in kinds.items() for path in paths)
+        kinds = {
+            "missing: {}": self.missing,
+            "stale: {}": self.stale,
+            "orphan: {}: no row makes it; nox -s generate deletes it": self.orphan,
+        }
+        return "\n".join(text.format(path) for text, paths in kinds.items() for path in paths)
 
 
 def compare(files: Mapping[str, str], folder: Path = GENERATED) -> Difference:

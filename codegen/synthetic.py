@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from codegen.model import Arch, Matrix, Range, Row
+from codegen.model import Allow, Arch, Box, Matrix, Range, Row, Values
 from codegen.render import render
 from codegen.validate import checked
 
@@ -18,30 +18,33 @@ def synthetic(count: int, pattern: Matrix) -> Matrix:
     rows = count // VARIANTS_PER_ROW
     domains = {
         **pattern.domains,
-        "arch": ("cpu", "synthetic"),
+        "arch": ("synthetic",),
         "schedule": tuple(f"s{number}" for number in range(rows)),
         "page_size": Range(1, rows),
     }
-    fields = {
-        "op": "decode",
-        "arch": "synthetic",
-        "q_dtype": ["fp16", "bf16"],
-        "kv_dtype": ["fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla"],
-        "out_dtype": "bf16",
-        "load": "direct",
-        "kv_layout": {"accepts": ["paged"]},
-        "num_heads": {"accepts": {"min": 1}},
-        "q_len": {"accepts": {"min": 1}},
+    traits = {**pattern.traits, "schedule": replace(pattern.traits["schedule"], enum=None)}
+    fields: dict[str, Values] = {
+        **pattern.unnamed("decode"),
+        "q_dtype": ("fp16", "bf16"),
+        "kv_dtype": ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla"),
+        "out_dtype": ("bf16",),
+        "load": ("direct",),
+        "kv_layout": ("paged",),
     }
     kernels = tuple(
         Row(
             f"synthetic row {number}",
-            {**fields, "schedule": f"s{number}", "page_size": {"accepts": [number + 1]}, "priority": number},
+            "decode",
+            ("synthetic",),
+            {**fields, "schedule": (f"s{number}",), "page_size": (number + 1,)},
+            number,
         )
         for number in range(rows)
     )
     arch = Arch("synthetic", "cpu", "cpu")
-    return replace(pattern, domains=domains, archs={"synthetic": arch}, rows=kernels, excludes=())
+    box = Box("synthetic", {name: domains[name] for name in pattern.fields("decode")}, "cpu", {})
+    allow = Allow("synthetic", "decode", "synthetic", "cpu", (box,))
+    return replace(pattern, domains=domains, traits=traits, archs={"synthetic": arch}, rows=kernels, allows=(allow,))
 
 
 def seconds(count: int, pattern: Matrix) -> float:

@@ -1,25 +1,29 @@
-"""Everything that can be wrong with a matrix, all reported at once."""
+"""Everything that can be wrong with a matrix of the right shape, all reported at once."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, product
 
 from codegen import abi, formats
-from codegen.expand import choice, expand
-from codegen.load import MatrixError, values
-from codegen.model import Matrix, Range, Row, Values, Variant
+from codegen.allow import refusal
+from codegen.expand import expand
+from codegen.model import Allow, Matrix, MatrixError, Row, Variant, choices, meet, text_of, within
 
 
 def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
     """One line per problem, each naming its row and what to do; an empty list for a sound matrix."""
     return [
         *formats.problems(matrix.formats),
+        *_fields(matrix),
+        *_archs(matrix),
+        *(problem for allow in matrix.allows for problem in _allow(matrix, allow)),
+        *_shared_points(matrix),
         *(problem for row in matrix.rows for problem in _row(matrix, row)),
-        *_excludes(matrix),
-        *_clashes(variants),
-        *_ties(variants),
         *_limits(matrix, variants),
+        *_clashes(variants),
+        *_ties(matrix, variants),
     ]
 
 
@@ -38,59 +42,77 @@ def checked(matrix: Matrix) -> tuple[Variant, ...]:
     return variants
 
 
+def _fields(matrix: Matrix) -> Iterator[str]:
+    for op in abi.OPS:
+        for name in matrix.fields(op.name):
+            if name not in matrix.domains:
+                yield f"field {name!r} of {op.name} has no domain; add [field.{name}] to the matrix"
+    for op_name in matrix.accepted:
+        if op_name not in abi.OP:
+            yield f"op.{op_name}: no such op; accepts {', '.join(abi.OP)}"
+
+
+def _archs(matrix: Matrix) -> Iterator[str]:
+    for arch in matrix.archs.values():
+        for op in arch.tensor_cores:
+            if op not in abi.OP:
+                yield f"arch {arch.name}: tensor_cores: got {op!r}; accepts {', '.join(abi.OP)}"
+
+
+def _allow(matrix: Matrix, allow: Allow) -> Iterator[str]:
+    for box in allow.boxes:
+        for name, values in box.values.items():
+            if not within(values, matrix.domains[name]):
+                yield f"{box.where}: {name} = {text_of(values)} is outside its domain: {text_of(matrix.domains[name])}"
+    for name in allow.reasons:
+        if name not in ("op", *matrix.fields(allow.op)):
+            yield f"{allow.where}: reasons: {allow.op} has no field {name!r}"
+
+
+def _shared_points(matrix: Matrix) -> Iterator[str]:
+    """Points that two rows allow: then it is open whose limits a variant has, and whose folder."""
+    for op, arch in dict.fromkeys((allow.op, allow.arch) for allow in matrix.allows):
+        for left, right in combinations(matrix.boxes(op, arch), 2):
+            if all(meet(left.values[trait], right.values[trait]) for trait in abi.OP[op].traits):
+                yield f"{right.where}: allows traits that {left.where} allows too; one row must leave them out"
+
+
 def _row(matrix: Matrix, row: Row) -> Iterator[str]:
-    op = row.fields.get("op")
-    if op not in abi.OP:
-        yield f"{row.where}: op: got {op!r}; accepts {', '.join(abi.OP)}"
+    if row.op not in abi.OP:
+        yield f"{row.where}: op: got {row.op!r}; accepts {', '.join(abi.OP)}"
         return
-    wanted = matrix.fields(str(op))
-    for name, value in row.fields.items():
-        if name == "priority":
-            if not isinstance(value, int):
-                yield f"{row.where}: priority: got {value!r}; accepts an integer"
-        elif name == "folder":
-            if not isinstance(value, str):
-                yield f"{row.where}: folder: got {value!r}; accepts the name of a folder of csrc/"
-        elif name not in wanted:
-            yield f"{row.where}: unknown field {name!r}; {op} has {', '.join(wanted)}"
-        else:
-            yield from _outside(matrix, row, name, value)
-    for name in wanted:
-        if name not in row.fields:
-            yield f"{row.where}: field {name!r} is missing"
-
-
-def _outside(matrix: Matrix, row: Row, name: str, value: object) -> Iterator[str]:
-    domain = matrix.domains.get(name)
-    if domain is None:
-        yield f"{row.where}: field {name!r} has no domain; add [field.{name}] to the matrix"
+    traits, wanted = abi.OP[row.op].traits, matrix.fields(row.op)
+    found = [f"{row.where}: arch: got {arch!r}; accepts {text_of(tuple(matrix.archs))}" for arch in row.archs
+             if arch not in matrix.archs]  # fmt: skip
+    found += [f"{row.where}: unknown field {name!r}; {row.op} has {', '.join(wanted)}" for name in row.fields
+              if name not in wanted]  # fmt: skip
+    found += [f"{row.where}: trait {name!r} is missing" for name in traits if name not in row.fields]
+    found += [f"{row.where}: {name} is in the variant's name, and a range is not" for name in traits
+              if name in row.fields and not choices(row.fields[name])]  # fmt: skip
+    yield from found
+    if found:
         return
-    for item in choice(value):
-        if not isinstance(item, Mapping):
-            if item not in domain:
-                yield f"{row.where}: {name} = {item!r} is outside its domain: {_text(domain)}"
-        elif name in abi.OP[str(row.fields["op"])].traits or name in ("op", "arch"):
-            yield f"{row.where}: {name} is a trait in the variant's name and cannot be served at run time"
-        elif set(item) != {"accepts"}:
-            yield f"{row.where}: {name}: a table says {{accepts = ...}} and nothing else; got {sorted(item)}"
-        elif not within(values(item["accepts"]), domain):
-            yield f"{row.where}: {name} accepts {_text(values(item['accepts']))}, outside its domain: {_text(domain)}"
+    points = product(*(choices(row.fields[trait]) for trait in traits))
+    for arch, picks in product(row.archs, points):
+        point = dict(zip(traits, picks, strict=True))
+        reason = refusal(matrix, row.op, arch, point)
+        if reason:
+            said = map(str, (row.op, arch, *matrix.stated(row.op, point).values()))
+            yield f"{row.where}: {' '.join(said)} is not allowed: {reason}"
 
 
-def within(inner: Values, outer: Values) -> bool:
-    """Whether every value of ``inner`` is one of ``outer``."""
-    if isinstance(inner, Range):
-        return isinstance(outer, Range) and outer.covers(inner)
-    return all(value in outer for value in inner)
-
-
-def _excludes(matrix: Matrix) -> Iterator[str]:
-    for exclude in matrix.excludes:
-        for name, accepted in exclude.match.items():
-            domain = matrix.domains.get(name, ())
-            for value in accepted:
-                if value not in domain:
-                    yield f"exclude ({exclude.reason}): {name} = {value!r} is outside its domain: {_text(domain)}"
+def _limits(matrix: Matrix, variants: Iterable[Variant]) -> Iterator[str]:
+    """What a variant accepts must be what its kernel takes."""
+    for variant in variants:
+        baked = dict(variant.baked)
+        for box in matrix.boxes(variant.op, variant.arch):
+            if all(value in box.values[trait] for trait, value in baked.items()):
+                for name, accepted in variant.accepts:
+                    if not within(accepted, box.values[name]):
+                        yield (
+                            f"{variant.where}: {name} accepts {text_of(accepted)}, "
+                            f"and {box.where} allows {text_of(box.values[name])}"
+                        )
 
 
 def _clashes(variants: Iterable[Variant]) -> Iterator[str]:
@@ -101,11 +123,12 @@ def _clashes(variants: Iterable[Variant]) -> Iterator[str]:
             yield f"{variant.where}: the name {variant.name} is taken by {first.where}"
 
 
-def _ties(variants: Iterable[Variant]) -> Iterator[str]:
-    """Two variants tie when one config, naming element types only, would find both at the same priority."""
+def _ties(matrix: Matrix, variants: Iterable[Variant]) -> Iterator[str]:
+    """Two variants tie when one config, naming element types and widths only, would find both at the same priority."""
     rivals: dict[tuple[object, ...], list[Variant]] = defaultdict(list)
     for variant in variants:
-        rivals[variant.op, variant.arch, variant.dtypes, variant.priority].append(variant)
+        widths = tuple(value for trait, value in variant.baked if trait in matrix.unnamed(variant.op))
+        rivals[variant.op, variant.arch, variant.dtypes, widths, variant.priority].append(variant)
     for group in rivals.values():
         for number, variant in enumerate(group):
             for other in group[:number]:
@@ -119,26 +142,4 @@ def _ties(variants: Iterable[Variant]) -> Iterator[str]:
 
 def _overlap(left: Variant, right: Variant) -> bool:
     rights = dict(right.accepts)
-    return all(_meet(mine, rights[name]) for name, mine in left.accepts)
-
-
-def _meet(left: Values, right: Values) -> bool:
-    if isinstance(left, Range):
-        return left.meets(right) if isinstance(right, Range) else any(value in left for value in right)
-    return any(value in right for value in left)
-
-
-def _limits(matrix: Matrix, variants: Iterable[Variant]) -> Iterator[str]:
-    for variant in variants:
-        arch = matrix.archs.get(variant.arch)
-        if arch is None:
-            yield f"{variant.where}: arch {variant.arch!r} has no [[arch]] row"
-            continue
-        for name, accepted in variant.accepts:
-            limit = arch.limits.get(name)
-            if limit is not None and not within(accepted, limit):
-                yield f"{variant.where}: {name} accepts {_text(accepted)}, beyond the limit of {arch.name}: {limit}"
-
-
-def _text(domain: Values) -> str:
-    return str(domain) if isinstance(domain, Range) else ", ".join(map(str, domain))
+    return all(meet(mine, rights[name]) for name, mine in left.accepts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import statistics
 import subprocess
 import sys
@@ -118,8 +119,9 @@ def synthetic(rows: int) -> Registry:
             "arch": {"name": "synthetic", "device": "cpu"},
             "abi_hash": _launcher.ABI_HASH,
             "traits": {"decode": ["q_dtype", "kv_dtype", "out_dtype", "schedule"]},
+            "accepted": {"decode": ["page_size", "num_heads", "q_len"]},
             "domains": {},
-            "excludes": [],
+            "allow": [],
             "variants": listed,
         }
     )
@@ -154,15 +156,22 @@ class _Step:
         self.positional = arguments
         self.given = {"out": self.out, "lse": self.lse, "workspace": self.workspace, "softmax_scale": SCALE}
 
+    def native(self, plan: Tensor | None, workspace: Tensor | None) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        """What the launcher takes, in its order: the tensors, and the rest."""
+        tensors = (*self.positional, self.out, self.lse)
+        scalars = {**SCALARS, "causal": True, "max_splits": 0, "batch_invariant": False}
+        ordered = (scalars[name] for name in _launcher.OPS["decode"][len(tensors) :])
+        return tensors, (*ordered, plan, workspace, None)
+
 
 def one_call() -> list[Row]:
     """``mla.decode`` on a tiny problem beyond the payload's own time; plan and allocation beside it."""
     step = _Step()
     raw = step.kernel._native.launch
-    scalars = (SCALE, 1.0, 1.0, 1.0, True, 0, False, step.plan.buffer, step.workspace, None)
+    tensors, rest = step.native(step.plan.buffer, step.workspace)
     seconds = overheads(
         {
-            "raw": lambda: raw(*step.positional, step.out, step.lse, *scalars),
+            "raw": lambda: raw(*tensors, *rest),
             "decode": lambda: mla_kernels.decode(*step.positional, plan=step.plan, **step.given),
             "plan": lambda: step.kernel.plan(step.seq_lens),
             "refresh": lambda: step.kernel.plan(step.seq_lens, out=step.plan),
@@ -208,16 +217,15 @@ def _ways(
     kernel: DecodeKernel, step: _Step, given: str, plan: Plan | None, workspace: Tensor | None
 ) -> list[tuple[str, Call, Call, str | None]]:
     """Each way to launch: what it is, the launch, the bare call with the same arguments, and the time to reach."""
-    raw, bare_object = kernel._native.launch, _Floor()
-    tensors = (*step.positional, step.out, step.lse)
-    rest = (*SCALARS.values(), True, 0, False, None if plan is None else plan.buffer, workspace, None)
+    raw, bare_object, bare_function = kernel._native.launch, _BareObject(), _bare(kernel.launch)
+    tensors, rest = step.native(None if plan is None else plan.buffer, workspace)
     named = {"out": step.out, "lse": step.lse, **SCALARS}
     if plan is not None:
         named |= {"plan": plan, "workspace": workspace}
     reach = "0.6 us" if plan is None else None
 
     def bare() -> None:
-        _floor(*step.positional, **named)
+        bare_function(*step.positional, **named)
 
     return [
         (
@@ -266,23 +274,19 @@ def _selected(kernel: Kernel, step: _Step) -> Iterator[None]:
         selection._decodes.clear()
 
 
-def _floor(
-    q: object, kv_cache: object, block_table: object = None, seq_lens: object = None, *, plan: object = None,
-    softmax_scale: float, causal: bool = True, q_scale: float = 1.0, kv_scale: float = 1.0, out_scale: float = 1.0,
-    out: object = None, lse: object = None, workspace: object = None, stream: object = None, check: bool = False,
-) -> None:  # fmt: skip
-    """The signature of a decode kernel, and nothing else."""
+def _bare(launch: Callable[..., object]) -> Callable[..., None]:
+    """A function that takes what ``launch`` takes, and does nothing."""
+    signature = inspect.signature(launch)
+    parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+    plain = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+    scope: dict[str, Any] = {}
+    exec(f"def bare{plain}: pass", scope)
+    return scope["bare"]  # type: ignore[no-any-return]
 
 
-class _Floor:
+class _BareObject:
     __slots__ = ()
-
-    def __call__(
-        self, q: object, kv_cache: object, block_table: object = None, seq_lens: object = None, *, plan: object = None,
-        softmax_scale: float, causal: bool = True, q_scale: float = 1.0, kv_scale: float = 1.0, out_scale: float = 1.0,
-        out: object = None, lse: object = None, workspace: object = None, stream: object = None, check: bool = False,
-    ) -> None:  # fmt: skip
-        """The signature of a decode kernel, and nothing else."""
+    __call__ = _bare(DecodeKernel.launch)
 
 
 def _positional(*arguments: object) -> None:

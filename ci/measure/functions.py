@@ -12,8 +12,10 @@ import hashlib
 import io
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import cuobjdump
@@ -22,12 +24,13 @@ from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+PREDICATE = re.compile(r"^@!?U?P\w+ +")
 SYMBOL = re.compile(r"`\(.*?\)|c\[0x4\]\[0x[0-9a-f]+\]")
 """Instructions refer to symbols by name, and through the constant bank that holds their addresses."""
 
 HOST = re.compile(r" *(?P<address>[0-9a-f]+):\t(?P<text>.+)")
 JUMP = re.compile(r"(?P<opcode>(?:bnd |notrack )?(?:j|call|loop|xbegin)\S* +)(?P<target>[0-9a-f]+) <(?P<name>[^>]+)>")
-FROM_HERE = re.compile(r"-?0x[0-9a-f]+\(%rip\) +#.*")
+FROM_HERE = re.compile(r"-?0x[0-9a-f]+\(%rip\)")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,11 @@ class Function:
     instructions: tuple[str, ...]
     usage: str = ""
     instruction_set: str = ""
+
+    @cached_property
+    def opcodes(self) -> Counter[str]:
+        """How often each opcode occurs, predicates aside."""
+        return Counter(PREDICATE.sub("", line).partition(" ")[0] for line in self.instructions)
 
 
 def of_library(path: Path) -> list[Function]:

@@ -77,17 +77,8 @@ def _identity(function: Function) -> tuple[object, ...]:
     return function.instructions, function.usage
 
 
-def _opcodes(function: Function) -> Counter[str]:
-    return Counter(_opcode(instruction) for instruction in function.instructions)
-
-
-def _opcode(instruction: str) -> str:
-    words = instruction.split()
-    return words[1] if words[0].startswith("@") and len(words) > 1 else words[0]
-
-
 def _likeness(old: Function, new: Function) -> tuple[bool, float]:
-    common = (_opcodes(old) & _opcodes(new)).total()
+    common = (old.opcodes & new.opcodes).total()
     return old.name == new.name, common / max(len(old.instructions), len(new.instructions), 1)
 
 
@@ -102,8 +93,8 @@ def difference(old: Function, new: Function) -> str:
         waits = sum(one != other for one, other in zip(old.instructions, new.instructions, strict=True))
         told.append(f"  the text is the same; {waits} instructions are encoded otherwise (waits, stalls, reuse)")
         return "\n".join(told)
-    change = _opcodes(new)
-    change.subtract(_opcodes(old))
+    change = Counter(new.opcodes)
+    change.subtract(old.opcodes)
     counts = sorted((-abs(count), f"{count:+d} {opcode}") for opcode, count in change.items() if count)
     told.append(f"  opcodes: {', '.join(text for _, text in counts[:12]) or 'the same'}")
     changed = sum(line[0] in "+-" for line in list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:])

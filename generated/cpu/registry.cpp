@@ -1,4 +1,5 @@
 // Generated from codegen/matrix.
+#include "allowed.h"
 #include "common/operation.h"
 #include "cpu/decode/decode.h"
 #include "cpu/gather_kv/gather_kv.h"

@@ -1,4 +1,5 @@
 // Generated from codegen/matrix.
+#include "allowed.h"
 #include "common/operation.h"
 #include "cuda/gather_kv/gather_kv.h"
 #include "cuda/merge_states/merge_states.h"
@@ -28,19 +29,19 @@ extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::b
 extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>;
 extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>;
-extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>;
-extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>;
+extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>;
+extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>;
-extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>;
-extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>;
+extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>;
+extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>;
 extern template struct mla::sm100::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>;
@@ -97,32 +98,32 @@ const Operation kOperations[] = {
         "sm100f_to_global_indices", MLA_OP_TO_GLOBAL_INDICES),
     mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>>(
         "sm100f_decode_qfp16_kvfp16_ofp16_tma_individual", MLA_OP_DECODE),
-    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>>(
-        "sm100f_decode_qfp16_kvfp16_ofp16_tma_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>>(
         "sm100f_decode_qbf16_kvbf16_obf16_tma_individual", MLA_OP_DECODE),
-    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>>(
-        "sm100f_decode_qbf16_kvbf16_obf16_tma_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>>(
         "sm100f_decode_qe4m3_kve4m3_ofp16_tma_individual", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>>(
         "sm100f_decode_qe4m3_kve4m3_obf16_tma_individual", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>>(
+        "sm100f_decode_qfp16_kvfp16_ofp16_tma_persistent", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>>(
+        "sm100f_decode_qbf16_kvbf16_obf16_tma_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>>(
         "sm100f_decode_qe4m3_kve4m3_ofp16_tma_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>>(
         "sm100f_decode_qe4m3_kve4m3_obf16_tma_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>>(
         "sm100f_decode_qfp16_kvfp16_ofp16_cpasync_individual", MLA_OP_DECODE),
-    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>>(
-        "sm100f_decode_qfp16_kvfp16_ofp16_cpasync_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>>(
         "sm100f_decode_qbf16_kvbf16_obf16_cpasync_individual", MLA_OP_DECODE),
-    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>>(
-        "sm100f_decode_qbf16_kvbf16_obf16_cpasync_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>>(
         "sm100f_decode_qe4m3_kve4m3_ofp16_cpasync_individual", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>>(
         "sm100f_decode_qe4m3_kve4m3_obf16_cpasync_individual", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>>(
+        "sm100f_decode_qfp16_kvfp16_ofp16_cpasync_persistent", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>>(
+        "sm100f_decode_qbf16_kvbf16_obf16_cpasync_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>>(
         "sm100f_decode_qe4m3_kve4m3_ofp16_cpasync_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>>(

@@ -1,4 +1,5 @@
 // Generated from codegen/matrix.
+#include "allowed.h"
 #include "common/operation.h"
 #include "cuda/gather_kv/gather_kv.h"
 #include "cuda/merge_states/merge_states.h"
@@ -28,11 +29,11 @@ extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::b
 extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64>;
-extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>;
-extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>;
+extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
@@ -85,16 +86,16 @@ const Operation kOperations[] = {
         "sm90a_to_global_indices", MLA_OP_TO_GLOBAL_INDICES),
     mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64>>(
         "sm90a_decode_qfp16_kvfp16_ofp16_tma_rows_m64", MLA_OP_DECODE),
-    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>>(
-        "sm90a_decode_qfp16_kvfp16_ofp16_gather_rows_m64", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>>(
         "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64", MLA_OP_DECODE),
-    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>>(
-        "sm90a_decode_qbf16_kvbf16_obf16_gather_rows_m64", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>>(
         "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>>(
         "sm90a_decode_qbf16_kve4m3_obf16_tma_swap_ab", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>>(
+        "sm90a_decode_qfp16_kvfp16_ofp16_gather_rows_m64", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>>(
+        "sm90a_decode_qbf16_kvbf16_obf16_gather_rows_m64", MLA_OP_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>>(
         "sm90a_sparse_decode_qfp16_kvfp16_ofp16_gather_rows_m64", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>>(

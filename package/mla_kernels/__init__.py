@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mla_kernels.kernels.base import Kernel as Kernel
     from mla_kernels.kernels.base import Plan as Plan
     from mla_kernels.payloads.registry import Variant as Variant
-    from mla_kernels.resolve.search import explain as explain
+    from mla_kernels.resolve.explanation import explain as explain
     from mla_kernels.resolve.search import variants as variants
     from mla_kernels.version import __version__ as __version__
 
@@ -42,7 +42,8 @@ _HOMES = {
     ),
     "kernels.base": ("Kernel", "Plan"),
     "payloads.registry": ("Variant",),
-    "resolve.search": ("explain", "variants"),
+    "resolve.explanation": ("explain",),
+    "resolve.search": ("variants",),
     "version": ("__version__",),
 }
 

@@ -55,7 +55,7 @@ def cache_format(argument: str, cache: Packed) -> CacheFormat:
     parts = cache if isinstance(cache, tuple) else (cache,)
     in_bytes = _stored(argument, parts[0]) == "uint8"
     name = "e4m3" if in_bytes else dtype_name(argument, parts[0])
-    width = sum(part.shape[-1] for part in parts if len(getattr(part, "shape", ())))
+    width = sum(int(part.shape[-1]) for part in parts if len(getattr(part, "shape", ())))
     found = format_of_rows("uint8", width) if in_bytes else None
     return found or format_of_rows(name, width) or format_named(name)
 

@@ -17,14 +17,9 @@ SHARED = {
     "batch_rows": ("decode", "sparse_decode"),
     "scheduler": ("decode",),
     "combine": ("decode",),
-    "schedule": ("decode",),  # Hopper's names until its kernels are renamed, as are the next one and SERVES["sparse"]
-    "partials": ("decode",),
 }
 """All variants of these ops launch the kernels of such a namespace."""
-SERVES = {
-    "sparse_decode": ("sparse_decode", "sparse_prefill"),
-    "sparse": ("sparse_decode", "sparse_prefill"),
-}
+SERVES = {"sparse_decode": ("sparse_decode", "sparse_prefill")}
 """Variants of these ops launch the kernels of such an op, each those of its own traits."""
 REDUCTION = "sm100"
 """Kernels around CUTLASS's reduction lie in this folder; ``merge_states`` has others of the same traits."""
@@ -89,8 +84,8 @@ class VariantKernels:
         """The kernels that all variants of some ops launch."""
         return [kernel for kernel in self.kernels if _place(kernel.name) in SHARED]
 
-    def problems(self) -> Iterator[str]:
-        """Name variants without a kernel, kernels without a variant, and products without tensor cores.
+    def unpaired(self) -> Iterator[str]:
+        """Name variants without a kernel, and kernels without a variant.
 
         @pre The kernels are those of a whole library.
         """
@@ -101,7 +96,6 @@ class VariantKernels:
         for kernel in self.kernels:
             if kernel not in claimed:
                 yield f"{kernel.name}: no variant launches it"
-        yield from self.without_tensor_cores()
 
     def without_tensor_cores(self) -> Iterator[str]:
         """Name own kernels without a tensor-core instruction, of variants that must multiply on tensor cores."""

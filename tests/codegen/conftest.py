@@ -19,13 +19,25 @@ op = "store_kv"
 arch = "cpu"
 in_dtype = "fp32"
 kv_dtype = ["fp32", "e4m3"]
-page_size = { accepts = { min = 1 } }
+page_size = { min = 1 }
 """
 ARCH = """
 [[arch]]
 name = "cpu"
 payload = "cpu"
 device = "cpu"
+
+[[allow]]
+op = "store_kv"
+arch = "cpu"
+
+[[allow]]
+op = "decode"
+arch = "cpu"
+load = ["direct", "tma"]
+num_heads = { min = 1, max = 128 }
+[allow.reasons]
+load = "there is no such kernel"
 """
 
 
@@ -58,3 +70,11 @@ def problems_of(matrix_of: Callable[..., Matrix]) -> Callable[..., list[str]]:
         return problems(matrix, expand(matrix))
 
     return find
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Path:
+    """A copy of the project's matrix."""
+    folder = tmp_path / "matrix"
+    shutil.copytree(MATRIX, folder)
+    return folder

@@ -2,50 +2,106 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
-from codegen.add import add, parse
-from codegen.load import MATRIX, MatrixError, load
+from codegen.edit.add import add
+from codegen.edit.point import parse
+from codegen.load import load
+from codegen.model import MatrixError
 from codegen.validate import checked
 
 
-@pytest.fixture
-def real(tmp_path):
-    folder = tmp_path / "matrix"
-    shutil.copytree(MATRIX, folder)
-    return folder
+def variant(folder, name):
+    return next(each for each in checked(load(folder)) if each.name == name)
+
+
+def lines_of(folder, name):
+    return (folder / name).read_text().splitlines()
 
 
 def test_a_value_joins_the_list_of_the_row_that_lacks_only_it(real):
-    rows = len(load(real).rows)
+    before = lines_of(real, "cpu.toml")
     assert add(parse(["op=decode", "arch=cpu", "q_dtype=fp32", "kv_dtype=bf16", "out_dtype=fp32"]), real) == (
         "cpu_decode_qfp32_kvbf16_ofp32_direct_split",
     )
-    assert len(load(real).rows) == rows
+    after = lines_of(real, "cpu.toml")
+    assert [line for line in after if line not in before] == [
+        '  { q_dtype = "fp32", kv_dtype = ["fp32", "e4m3", "fp8_ds_mla", "bf16"], out_dtype = "fp32" },'
+    ]
+    assert len(after) == len(before)
 
 
-def test_a_point_no_row_is_near_becomes_a_row(real):
-    rows = len(load(real).rows)
+def test_a_point_no_row_is_near_becomes_a_row_below_those_of_its_op_and_arch(real):
     point = parse(["op=decode", "arch=cpu", "q_dtype=fp16", "kv_dtype=bf16", "out_dtype=fp32"])
+    before = lines_of(real, "cpu.toml")
     assert add(point, real) == ("cpu_decode_qfp16_kvbf16_ofp32_direct_split",)
-    assert len(load(real).rows) == rows + 1
-    checked(load(real))
+    row = '  { q_dtype = "fp16", kv_dtype = "bf16", out_dtype = "fp32" },'
+    after = lines_of(real, "cpu.toml")
+    assert [line for line in after if line != row] == before
+    assert after[after.index(row) - 1] == (
+        '  { q_dtype = "bf16", kv_dtype = ["bf16", "e4m3", "fp8_ds_mla"], out_dtype = "bf16" },'
+    )
 
 
-def test_a_shared_row_serves_every_arch_that_it_names(real):
+def test_a_shared_table_serves_every_arch_that_it_names(real):
     assert add(parse(["op=gather_kv", "arch=sm90a", "kv_dtype=fp16", "out_dtype=bf16"]), real) == (
         "sm90a_gather_kv_kvfp16_obf16",
         "sm100f_gather_kv_kvfp16_obf16",
     )
+    assert add(parse(["op=store_kv", "arch=sm90a", "in_dtype=fp32", "kv_dtype=e4m3"]), real) == (
+        "sm90a_store_kv_ifp32_kve4m3",
+        "sm100f_store_kv_ifp32_kve4m3",
+    )
+    assert variant(real, "sm90a_store_kv_ifp32_kve4m3").folder == "cuda"
 
 
-def test_a_row_beside_a_shared_one_keeps_its_folder(real):
-    point = parse(["op=store_kv", "arch=sm90a", "in_dtype=fp32", "kv_dtype=e4m3"])
-    assert add(point, real) == ("sm90a_store_kv_ifp32_kve4m3",)
-    variant = next(v for v in checked(load(real)) if v.name == "sm90a_store_kv_ifp32_kve4m3")
-    assert variant.folder == "cuda"
+def test_a_row_in_a_table_that_has_none_stands_in_a_table_below_it(real):
+    path = real / "cpu.toml"
+    text = path.read_text().replace(
+        'in_dtype = "fp32", out_dtype = ["fp32", "fp16", "bf16"] },\n',
+        'in_dtype = "fp32", out_dtype = "fp32" },\n',
+    )
+    first = text.index("rows = [", text.index('[[kernel]]\nop = "merge_states"'))
+    last = text.index("]\n\n# Cache writes")
+    path.write_text(text[:first] + 'in_dtype = "fp32"\nout_dtype = "fp32"\n' + text[last + 2 :])
+    add(parse(["op=merge_states", "arch=cpu", "in_dtype=bf16", "out_dtype=fp16"]), real)
+    before, _, after = path.read_text().partition('out_dtype = "fp32"\n')
+    assert before.endswith('schedule = "rows"\nin_dtype = "fp32"\n')
+    assert after.startswith(
+        '\n[[kernel]]\nop = "merge_states"\narch = "cpu"\nin_dtype = "bf16"\nout_dtype = "fp16"\nschedule = "rows"\n\n#'
+    )
+
+
+def test_the_first_row_of_an_op_stands_below_what_allows_it(real):
+    path = real / "cpu.toml"
+    text = path.read_text()
+    path.write_text(text[: text.index('\n[[kernel]]\nop = "to_global_indices"')])
+    assert add(parse(["op=to_global_indices", "arch=cpu"]), real) == ("cpu_to_global_indices",)
+    assert path.read_text().endswith(
+        '[[allow]]\nop = "to_global_indices"\narch = "cpu"\n\n[[kernel]]\nop = "to_global_indices"\narch = "cpu"\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "name", "field", "text"),
+    [
+        (["q_dtype=bf16", "kv_dtype=bf16", "page_size=8"], "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64",
+         "page_size", "8 and up, multiples of 8"),
+        (["q_dtype=bf16", "kv_dtype=bf16", "load=tma", "page_size=24"], "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64",
+         "page_size", "16 and up, multiples of 8"),
+    ],
+)  # fmt: skip
+def test_a_row_is_widened_to_accept_a_number(real, pairs, name, field, text):
+    add(parse(["op=decode", "arch=sm90a", "load=tma", *pairs]), real)
+    assert str(dict(variant(real, name).accepts)[field]) == text
+    untouched = dict(variant(real, "sm90a_decode_qfp16_kvfp16_ofp16_tma_rows_m64").accepts)
+    assert str(untouched[field]) == "16 and up, multiples of 16"
+
+
+def test_a_new_row_has_the_priority_that_the_point_says(real):
+    pairs = ["op=decode", "arch=cpu", "q_dtype=fp32", "kv_dtype=bf16", "priority=-3"]
+    (name,) = add(parse(pairs), real)
+    assert variant(real, name).priority == -3
 
 
 def test_comments_survive(real):
@@ -57,19 +113,26 @@ def test_comments_survive(real):
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
-        (["op=decode", "arch=cpu", "q_dtype=e4m3", "kv_dtype=e4m3"], "excluded: the CPU engine keeps Q and P"),
+        (["op=decode", "arch=cpu", "q_dtype=e4m3", "kv_dtype=e4m3"], "the CPU engine keeps Q and P"),
         (["op=decode", "arch=cpu", "q_dtype=bf16", "kv_dtype=bf16"], "the matrix holds this point already"),
-        (["op=decode", "arch=cpu", "q_dtype=fp64", "kv_dtype=bf16"], "q_dtype = 'fp64' is outside its domain"),
+        (["op=decode", "arch=cpu", "q_dtype=fp64", "kv_dtype=bf16"], "q_dtype fp64 is outside the domain"),
         (["op=decode", "arch=tpu"], "arch: got 'tpu'; accepts cpu"),
         (["op=encode", "arch=cpu"], "op: got 'encode'"),
         (["op=decode", "arch=cpu", "colour=red"], "unknown field 'colour'"),
         (["op=decode", "arch"], "'arch': write <field>=<value>"),
         (["op=decode", "arch=cpu", "kv_dtype=bf16"], "q_dtype is missing"),
-        (["op=decode", "arch=sm100f", "q_dtype=fp16", "kv_dtype=e4m3"], "excluded: .* multiplies equal types"),
+        (
+            ["op=decode", "arch=sm100f", "q_dtype=fp16", "kv_dtype=e4m3"],
+            "it cannot be added: .* multiplies equal types",
+        ),
+        (["op=decode", "arch=sm100f", "q_dtype=bf16", "kv_dtype=bf16", "schedule=reduction"], "two tile schedulers"),
+        (["op=decode", "arch=sm100f", "q_dtype=bf16", "kv_dtype=bf16", "load=tma", "page_size=64"], "one tile of 128"),
+        (["op=decode", "arch=sm90a", "q_dtype=bf16", "kv_dtype=bf16", "out_dtype=fp32"], "the element type of Q"),
+        (["op=sparse_prefill", "arch=sm100f", "q_dtype=bf16", "kv_dtype=bf16"], "has no sparse prefill"),
     ],
 )
 def test_a_refusal_says_why_and_changes_nothing(real, pairs, said):
-    before = (real / "cpu.toml").read_text()
+    before = {path: path.read_text() for path in real.iterdir()}
     with pytest.raises(MatrixError, match=said):
         add(parse(pairs), real)
-    assert (real / "cpu.toml").read_text() == before
+    assert {path: path.read_text() for path in real.iterdir()} == before

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+
+import pytest
+
+from codegen import sync
 from codegen.__main__ import main
-from codegen.load import load
+from codegen.edit.add import add
+from codegen.edit.remove import remove
+from codegen.load import MATRIX, load
 from codegen.render import render
 from codegen.synthetic import synthetic
 from codegen.validate import checked
@@ -23,8 +31,48 @@ def test_check_and_list(capsys):
 def test_explain_names_row_and_unit(capsys):
     assert main(["explain", "cpu_decode_qbf16_kve4m3_obf16_direct_split"]) == 0
     out = capsys.readouterr().out
-    assert "cpu.toml: kernel row 3 (decode)" in out
+    (row,) = re.findall(r"row       cpu\.toml:(\d+)\n", out)
+    assert (MATRIX / "cpu.toml").read_text().splitlines()[int(row) - 1].startswith('  { q_dtype = "bf16"')
     assert "generated/cpu/decode_qbf16_direct_split.cpp" in out
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """Commands change a copy of the matrix and of generated/."""
+    shutil.copytree(MATRIX, tmp_path / "matrix")
+    shutil.copytree(sync.GENERATED, tmp_path / "generated")
+    for function, folder in ((load, "matrix"), (add, "matrix"), (remove, "matrix"), (sync.compare, "generated")):
+        *others, _ = function.__defaults__
+        monkeypatch.setattr(function, "__defaults__", (*others, tmp_path / folder))
+    monkeypatch.setattr(sync.write, "__defaults__", (tmp_path / "generated",))
+    return tmp_path
+
+
+def test_add_then_remove(copy, capsys):
+    before = (copy / "matrix" / "sm90.toml").read_text()
+    point = ["op=decode", "arch=sm90a", "schedule=swap_ab"]
+    assert main(["remove", *point]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "sm90a_decode_qbf16_kve4m3_obf16_tma_swap_ab",
+        "removed generated/sm90/decode_qbf16_tma_swap_ab.cu, which no row makes",
+    ]
+    assert main(["check"]) == 0
+    assert main(["add", *point, "q_dtype=bf16", "kv_dtype=e4m3", "priority=15"]) == 0
+    assert "sm90a_decode_qbf16_kve4m3_obf16_tma_swap_ab" in capsys.readouterr().out
+    assert (copy / "generated" / "sm90" / "decode_qbf16_tma_swap_ab.cu").is_file()
+    assert sorted((copy / "matrix" / "sm90.toml").read_text().split()) == sorted(before.split())
+
+
+def test_check_names_orphans_after_a_revert_and_what_mends_them(copy, capsys):
+    (copy / "generated" / "sm90" / "decode_qfp16_tma_swap_ab.cu").write_text("template struct ...")
+    assert main(["check"]) == 1
+    said = capsys.readouterr().err
+    assert "orphan: sm90/decode_qfp16_tma_swap_ab.cu: no row makes it; nox -s generate deletes it" in said
+
+
+def test_a_refusal_is_printed_and_fails(capsys):
+    assert main(["add", "op=decode", "arch=cpu", "q_dtype=e4m3", "kv_dtype=e4m3"]) == 1
+    assert capsys.readouterr().err.startswith("it cannot be added: the CPU engine keeps Q and P")
 
 
 def test_an_unknown_name_fails_with_a_hint(capsys):

@@ -15,7 +15,7 @@ CAUSAL = """        Scalar(
             "causal",
 """
 CAP = 'Scalar("logits_soft_cap", "float", "finite", 0.0, doc="Logits stay below it; 0 for no cap.")'
-OUT = """        Tensor("out", "out_dtype", *PER_QUERY, LATENT, role="output", doc="0 where a token sees no key."),
+OUT = """        Tensor("out", "out_dtype", *PER_QUERY, "d_v", role="output", doc="0 where a token sees no key."),
 """
 BIAS = 'Tensor("bias", "float32", ("batch", "q_len"), ("b", "s"), optional=True, keyword=True)'
 LAUNCH = """
@@ -28,10 +28,11 @@ launcher = ModuleType("mla_kernels._launcher")
 launcher.OPS = {op.name: tuple(argument.name for argument in op.arguments) for op in abi.OPS}
 sys.modules[launcher.__name__] = launcher
 from mla_kernels.kernels.ops import DecodeKernel
+from mla_kernels.payloads.registry import Variant
 
 taken = []
 native = SimpleNamespace(launch=lambda *arguments: taken.extend(arguments))
-kernel = DecodeKernel(SimpleNamespace(op="decode", name="any"), {}, lambda limits: native, {})
+kernel = DecodeKernel(Variant("any", "decode", "cpu", "any", 0, {}, {}), {}, lambda limits: native, {})
 kernel(1, 2, None, 3, out=4, lse=5, softmax_scale=6.0, **{NAME: 7.0})
 assert dict(zip(launcher.OPS["decode"], taken))[NAME] == 7.0, taken
 """

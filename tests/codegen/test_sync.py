@@ -20,7 +20,11 @@ def test_each_difference_is_found_and_mended(tmp_path):
     (tmp_path / "c.txt").write_text("nobody's\n")
     difference = sync.compare(FILES, tmp_path)
     assert (difference.stale, difference.missing, difference.orphan) == (("a.txt",), ("folder/b.txt",), ("c.txt",))
-    assert str(difference).splitlines() == ["missing: folder/b.txt", "stale: a.txt", "orphan: c.txt"]
+    assert str(difference).splitlines() == [
+        "missing: folder/b.txt",
+        "stale: a.txt",
+        "orphan: c.txt: no row makes it; nox -s generate deletes it",
+    ]
     sync.write(FILES, tmp_path)
     assert not sync.compare(FILES, tmp_path)
 

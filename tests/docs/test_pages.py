@@ -160,3 +160,15 @@ def test_refusals_are_those_of_the_package():
     quoted = [text for item in items for text in re.findall(r"`([^`]+)`", item)]
     assert len(quoted) > 10
     assert [text for text in quoted if text not in said] == []
+
+
+SOURCE = re.compile(r"`([\w/]+\.(?:cuh|cu|h|cpp))`")
+SCHEDULES = [page for page in sorted(DOCS.glob("kernels/*/*.md")) if not page.stem.endswith("log")]
+
+
+@pytest.mark.parametrize("page", SCHEDULES, ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_sources_that_a_kernel_page_names(page):
+    """Logs may name what is gone, pages of schedules may not."""
+    sources = [path.as_posix() for folder in ("package", "tests") for path in (ROOT / folder).rglob("*")]
+    named = SOURCE.findall(page.read_text(encoding="utf-8"))
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in sources)] == []

@@ -1,4 +1,4 @@
-"""Parameters from the rows of the CPU's registry, what did not run reported by name, hypothesis settings."""
+"""Tests range over the rows of the CPU's registry, and the summary names what did not run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def variant(request: pytest.FixtureRequest) -> Row:
-    """A row of the test's op whose hardware is here."""
+    """Return a row of the test's op, and skip the test where its hardware is not here."""
     row: Row = request.param
     _need(row.arch)
     return row
@@ -36,7 +36,7 @@ def variant(request: pytest.FixtureRequest) -> Row:
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> str:
-    """The framework's name of the device of each arch whose hardware is here."""
+    """Return the framework's name of an arch's device, and skip the test where the hardware is not here."""
     _need(request.param.name)
     return str(request.param.device)
 

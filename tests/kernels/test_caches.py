@@ -32,7 +32,7 @@ def scale_of(variant: Row, value: float = 0.0137) -> Tensor | None:
 
 
 def check_store(variant: Row, latent: Tensor, rope: Tensor, slots: Tensor, pages: tuple[int, int]) -> None:
-    """The whole buffer, guard zones too, must be what the reference makes of it."""
+    """Check that the whole buffer, guard zones too, is what the reference makes of it."""
     import mla_kernels as mla
 
     got, want = pool(variant, *pages), pool(variant, *pages)
@@ -95,7 +95,7 @@ def test_store_into_split_cache(variant: Row) -> None:
 
 @pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "e4m3")
 def test_store_rounds_to_nearest_even_and_saturates(variant: Row) -> None:
-    """Every code, every midpoint between neighbours (exact in each input type), and what lies beyond 448."""
+    """Inputs are every code, every midpoint between neighbours (exact in each input type), and values beyond 448."""
     import mla_kernels as mla
 
     finite = FP8_BYTES[:127].view(torch.float8_e4m3fn).float()
@@ -155,7 +155,7 @@ def test_store_nothing(variant: Row) -> None:
 
 @pytest.mark.op("store_kv")
 def test_round_trip(variant: Row) -> None:
-    """Within half a step of the cache's type, and exactly through the other direction's reference."""
+    """What was stored is gathered within half a step of the cache's type, and as the reference gathers it."""
     import mla_kernels as mla
 
     latent, rope = tokens(variant, 40)
@@ -253,7 +253,7 @@ def stored_rows(
 
 
 def check_gather(variant: Row, cache: Packed, indices: Tensor) -> None:
-    """Allocated by the call, into a guarded tensor, and into latent and rope apart."""
+    """Gather into a new tensor, into a guarded one, and into latent and rope apart."""
     import mla_kernels as mla
 
     factor = 0.0137 if variant.kv_dtype == "e4m3" else 1.0
@@ -273,6 +273,6 @@ def check_gather(variant: Row, cache: Packed, indices: Tensor) -> None:
 
 
 def compare_rows(got: Tensor, want: Tensor) -> None:
-    """Bit for bit what float32 arithmetic and one rounding give; any NaN is a NaN."""
+    """Check for the bits that float32 arithmetic and one rounding give, where any NaN equals any NaN."""
     want = want.to(got.dtype)
     assert_close("rows", got, want, Tolerance(0.0, 0.0))

@@ -1,4 +1,4 @@
-"""Inputs whose answer is known without arithmetic error: the kernels must give exactly that."""
+"""Kernels give exactly the answer of inputs whose answer is known without arithmetic error."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.support.rows import Row
 
 EXACT = Tolerance(0.0, 0.0)
 SHARP = 512.0
-"""The logit of the chosen key; every other key has 0, so that its weight underflows to 0."""
+"""The chosen key has this logit. Every other key has 0, so that its weight underflows to 0."""
 
 
 def integers(seed: int, n: int) -> Tensor:
-    """Rows of small integers, which every cache type holds exactly; rope is zero."""
+    """Return rows of small integers, which every cache type holds exactly, with a rope of zeros."""
     rows = torch.randint(-4, 5, (n, 576), generator=generator(seed)).float()
     rows[:, 512:] = 0.0
     return rows
 
 
 def stored(variant: Row, rows: Tensor, page_size: int) -> Tensor:
-    """A pool [pages, page_size, ...] that holds ``rows`` in order."""
+    """Return a pool [pages, page_size, ...] that holds ``rows`` in order."""
     width = -(-len(rows) // page_size) * page_size
     kept = encode(rows, variant.kv_dtype)
     pool = memory.poisoned((width // page_size, page_size, kept.shape[-1]), kept.dtype, variant.device)
@@ -36,7 +36,7 @@ def stored(variant: Row, rows: Tensor, page_size: int) -> Tensor:
 
 
 def one_hot(variant: Row, rows: Tensor, chosen: Tensor) -> Tensor:
-    """Queries [tokens, heads, 576] that select key ``chosen`` [tokens, heads], by 64 rope coordinates."""
+    """Return queries [tokens, heads, 576] that select key ``chosen`` [tokens, heads] by 64 rope coordinates."""
     for i in range(len(rows)):
         rows[i, 512 + i] = 16.0
     q = torch.zeros(*chosen.shape, 576)

@@ -1,4 +1,4 @@
-"""Same bytes: run to run, for any thread count, batch and process; right answers on every instruction set."""
+"""Runs, thread counts, batches and processes give the same bytes, and every instruction set the right answers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ INSTRUCTION_SETS = {
     "avx512_bf16": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16"},
     "amx_bf16": {"avx512f", "avx512_bf16", "amx_tile", "amx_bf16"},
 }
-"""What the processor must offer for each value of MLA_KERNELS_CPU_ISA."""
+"""The processor must offer these features for each value of MLA_KERNELS_CPU_ISA."""
 
 
 @cache
 def work(task: str, **variables: str) -> dict[str, str]:
-    """The digests of a task run in a process of its own."""
+    """Run a task in a process of its own and return its digests."""
     paths = [str(Path(__file__).parents[2]), *(path for path in sys.path if path)]
     environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
@@ -114,7 +114,7 @@ def test_sparse_prefill_repeats(variant: Row) -> None:
 @pytest.mark.op("decode")
 @pytest.mark.parametrize("max_splits", [None, 3])
 def test_batch_invariance(variant: Row, max_splits: int | None) -> None:
-    """A request gives the same bytes alone, in company, and at another place, with batch_invariant plans."""
+    """A request gives the same bytes alone, in a batch, and at another place of it, with batch_invariant plans."""
     company = Decode(
         variant.name, lengths=(900, 333, 1, 20, 64, 700), num_heads=16, batch_invariant=True, max_splits=max_splits
     )

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 from mla_kernels import reference
+from torch import Tensor
 
 from tests.support import memory
-from tests.support.compare import DENSE, SPARSE, assert_close, assert_same_bytes
+from tests.support.compare import DENSE, SPARSE, Tolerance, assert_close, assert_same_bytes
 from tests.support.problems import SCALE, Packed, encode, generator, random, tolerances, write_rows
 from tests.support.rows import Row
 
 PAGE = 64
 PLENTY = 2**31
-"""Elements that a pool must exceed."""
+"""A pool must have more elements than this."""
 
 
-def huge_pool(variant: Row, slots: torch.Tensor | None, values: torch.Tensor) -> torch.Tensor:
-    """An uninitialised pool beyond 2^31 elements, ``values`` at its last pages and first pages."""
+def huge_pool(variant: Row, slots: Tensor | None, values: Tensor) -> Tensor:
+    """Make an uninitialised pool of more than 2^31 elements, with ``values`` at ``slots``."""
     width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
     pool = torch.empty(PLENTY // (PAGE * width) + 40, PAGE, width, dtype=memory.DTYPES[variant.kv_dtype])
     assert pool.numel() > PLENTY
@@ -26,12 +27,20 @@ def huge_pool(variant: Row, slots: torch.Tensor | None, values: torch.Tensor) ->
     return pool
 
 
-def spread_slots(variant: Row, n: int) -> torch.Tensor:
-    """Slots in the first, middle and last pages."""
+def spread_slots(variant: Row, n: int) -> Tensor:
+    """Return slots in the first, middle and last pages."""
     width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
     last = PLENTY // (PAGE * width) + 39
     pages = torch.tensor([last, 0, last - 1, last // 2, 1])[torch.arange(n) // PAGE]
     return pages * PAGE + torch.arange(n) % PAGE
+
+
+def compare(variant: Row, got: tuple[Tensor, Tensor], want: tuple[Tensor, Tensor], base: Tolerance) -> None:
+    """Compare ``out`` and ``lse`` with the reference's."""
+    for tolerance, name, ours, theirs in zip(
+        tolerances(variant, base, exact_scales=True, peak=0.0), ("out", "lse"), got, want, strict=True
+    ):
+        assert_close(name, ours, theirs, tolerance)
 
 
 on_cpu = {"where": lambda row: row.arch == "cpu"}
@@ -48,9 +57,7 @@ def test_decode(variant: Row) -> None:
     table, lens = (slots[::PAGE] // PAGE).int()[None], torch.tensor([n], dtype=torch.int32)
     got = mla.decode(q, pool, table, lens, softmax_scale=SCALE)
     want = reference.decode(q, pool, table, lens, softmax_scale=SCALE, dtype=torch.float64)
-    for_out, for_lse = tolerances(variant, DENSE, exact_scales=True, peak=0.0)
-    assert_close("out", got[0], want[0], for_out)
-    assert_close("lse", got[1], want[1], for_lse)
+    compare(variant, got, want, DENSE)
 
 
 @pytest.mark.op("sparse_decode", **on_cpu)
@@ -63,9 +70,7 @@ def test_sparse_decode(variant: Row) -> None:
     indices = slots[torch.randperm(300, generator=generator(3))].int()[None, None]
     got = mla.sparse_decode(q, pool, indices, softmax_scale=SCALE)
     want = reference.sparse_decode(q, pool, indices, softmax_scale=SCALE, dtype=torch.float64)
-    for_out, for_lse = tolerances(variant, SPARSE, exact_scales=True, peak=0.0)
-    assert_close("out", got[0], want[0], for_out)
-    assert_close("lse", got[1], want[1], for_lse)
+    compare(variant, got, want, SPARSE)
 
 
 @pytest.mark.op("store_kv", **on_cpu)
@@ -86,7 +91,7 @@ def test_store_and_gather(variant: Row) -> None:
 
 @pytest.mark.op("decode", where=lambda row: row.arch == "cpu" and row.kv_dtype == row.q_dtype)
 def test_a_page_stride_beyond_32_bits(variant: Row) -> None:
-    """Two pages, 2^31 elements and more apart."""
+    """Two pages are more than 2^31 elements apart."""
     import mla_kernels as mla
 
     dtype = memory.DTYPES[variant.kv_dtype]
@@ -97,6 +102,4 @@ def test_a_page_stride_beyond_32_bits(variant: Row) -> None:
     lens = torch.tensor([PAGE, 30], dtype=torch.int32)
     got = mla.decode(q, pool, None, lens, softmax_scale=SCALE)
     want = reference.decode(q, pool, None, lens, softmax_scale=SCALE, dtype=torch.float64)
-    for_out, for_lse = tolerances(variant, DENSE, exact_scales=True, peak=0.0)
-    assert_close("out", got[0], want[0], for_out)
-    assert_close("lse", got[1], want[1], for_lse)
+    compare(variant, got, want, DENSE)

@@ -19,14 +19,14 @@ pytestmark = pytest.mark.op("merge_states")
 
 
 def states(variant: Row, *sizes: int, dim: int = 512, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """``o`` and ``lse`` of (states, tokens, heads)."""
+    """Return ``o`` and ``lse`` of (states, tokens, heads)."""
     source = generator(seed)
     o = random(source, *sizes, dim).to(memory.DTYPES[variant.in_dtype])
     return o.to(variant.device), random(source, *sizes, deviation=3.0).to(variant.device)
 
 
 def merge(variant: Row, o: Tensor, lse: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Between guard zones, and once more with outputs that the call allocates."""
+    """Merge between guard zones, and once more into outputs that the call allocates."""
     import mla_kernels as mla
 
     dtype = memory.DTYPES[variant.out_dtype]

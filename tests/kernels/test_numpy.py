@@ -1,4 +1,4 @@
-"""numpy arrays in, numpy arrays out, the same bytes as torch's."""
+"""NumPy arrays give NumPy arrays, with the bytes of torch's tensors."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,11 +18,31 @@ seeds = st.integers(0, 2**31 - 1)
 page_sizes = st.sampled_from([1, 2, 3, 16, 48, 61, 64, 128])
 
 
+def layouts(data: st.DataObject, variant: Row) -> dict[str, Any]:
+    """Draw how tensors lie in memory; a row of bytes cannot be split into latent and rope."""
+    return {
+        "strided": data.draw(st.booleans()),
+        "split_q": data.draw(st.booleans()),
+        "split_kv": variant.kv_dtype != "fp8_ds_mla" and data.draw(st.booleans()),
+        "seed": data.draw(seeds),
+    }
+
+
+def selections(data: st.DataObject) -> dict[str, Any]:
+    """Draw what the tokens of a sparse problem select."""
+    return {
+        "topk": data.draw(st.integers(0, 150)),
+        "lead": data.draw(st.sampled_from([0, 1, 64, 65])),
+        "absent": data.draw(st.sampled_from([0.0, 0.5, 1.0])),
+        "counts": data.draw(st.booleans()),
+        "sink": data.draw(st.booleans()),
+    }
+
+
 @pytest.mark.op("decode")
 @few
 @given(data=st.data())
 def test_decode(variant: Row, data: st.DataObject) -> None:
-    splittable = variant.kv_dtype != "fp8_ds_mla"
     Decode(
         variant.name,
         lengths=tuple(data.draw(st.lists(st.integers(0, 150), min_size=1, max_size=5))),
@@ -32,11 +54,8 @@ def test_decode(variant: Row, data: st.DataObject) -> None:
         max_splits=data.draw(st.none() | st.integers(1, 9)),
         batch_invariant=data.draw(st.booleans()),
         q_deviation=data.draw(st.sampled_from([0.1, 2.0, 30.0])),
-        strided=data.draw(st.booleans()),
-        split_q=data.draw(st.booleans()),
-        split_kv=splittable and data.draw(st.booleans()),
         spare=data.draw(st.integers(0, 3)),
-        seed=data.draw(seeds),
+        **layouts(data, variant),
     ).check()
 
 
@@ -44,25 +63,17 @@ def test_decode(variant: Row, data: st.DataObject) -> None:
 @few
 @given(data=st.data())
 def test_sparse_decode(variant: Row, data: st.DataObject) -> None:
-    splittable = variant.kv_dtype != "fp8_ds_mla"
     SparseDecode(
         variant.name,
         batch=data.draw(st.integers(1, 4)),
         q_len=data.draw(st.integers(1, 4)),
         num_heads=data.draw(st.integers(1, 40)),
-        topk=data.draw(st.integers(0, 150)),
         num_pages=data.draw(st.integers(1, 9)),
         page_size=data.draw(page_sizes),
-        lead=data.draw(st.sampled_from([0, 1, 64, 65])),
-        absent=data.draw(st.sampled_from([0.0, 0.5, 1.0])),
-        counts=data.draw(st.booleans()),
-        sink=data.draw(st.booleans()),
         extra_topk=data.draw(st.integers(0, 20)),
         max_splits=data.draw(st.integers(0, 9)),
-        strided=data.draw(st.booleans()),
-        split_q=data.draw(st.booleans()),
-        split_kv=splittable and data.draw(st.booleans()),
-        seed=data.draw(seeds),
+        **selections(data),
+        **layouts(data, variant),
     ).check()
 
 
@@ -74,14 +85,7 @@ def test_sparse_prefill(variant: Row, data: st.DataObject) -> None:
         variant.name,
         q_len=data.draw(st.integers(1, 8)),
         num_heads=data.draw(st.integers(1, 40)),
-        topk=data.draw(st.integers(0, 150)),
         kv_len=data.draw(st.integers(1, 300)),
-        lead=data.draw(st.sampled_from([0, 1, 64, 65])),
-        absent=data.draw(st.sampled_from([0.0, 0.5, 1.0])),
-        counts=data.draw(st.booleans()),
-        sink=data.draw(st.booleans()),
-        strided=data.draw(st.booleans()),
-        split_q=data.draw(st.booleans()),
-        split_kv=data.draw(st.booleans()),
-        seed=data.draw(seeds),
+        **selections(data),
+        **layouts(data, variant),
     ).check()

@@ -1,4 +1,4 @@
-"""Values that the CPU refuses before it writes anything; a GPU treats them as absent instead."""
+"""The CPU refuses these values before it writes anything. A GPU treats them as absent instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CPU = {"where": lambda row: row.arch == "cpu"}
 
 
 def refuses(argument: str, call: Callable[[], object], *written: memory.Guarded) -> None:
-    """``call`` raises ValueRangeError naming ``argument`` and leaves ``written`` as it was."""
+    """Check that ``call`` raises ValueRangeError naming ``argument`` and leaves ``written`` as it was."""
     from mla_kernels.errors import InvalidArgumentError, ValueRangeError
 
     with (

@@ -47,7 +47,7 @@ def test_repeated_selection_counts_twice(variant: Row) -> None:
 
 
 def without_rope(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The latents alone, and what they stand for: the same beside a rope part of zeros."""
+    """Return the latents alone, and the rows that they stand for, whose rope part is zero."""
     names = [name for name in inputs if name in ("q", "kv", "extra_kv")]
     latents = {name: inputs[name][..., :512] for name in names}
     whole = {name: torch.nn.functional.pad(latents[name], (0, 64)) for name in names}

@@ -1,4 +1,4 @@
-"""What runs in a process of its own: ``python -m tests.kernels.worker <task>`` prints a digest per problem as JSON.
+"""Runs a task in a process of its own: ``python -m tests.kernels.worker <task>`` prints digests of problems as JSON.
 
 Threads and instruction set are read from the environment once a process, and a fork is best made by a process that
 holds nothing else.
@@ -23,7 +23,7 @@ from tests.support.sparse import SparseDecode, SparsePrefill
 
 
 def digest(*tensors: Tensor) -> str:
-    """A hash of the tensors' bytes."""
+    """Return a hash of the tensors' bytes."""
     total = hashlib.sha256()
     for tensor in tensors:
         total.update(as_bytes(tensor).numpy().tobytes())
@@ -31,7 +31,7 @@ def digest(*tensors: Tensor) -> str:
 
 
 def problems() -> Iterator[Decode | SparseDecode | SparsePrefill]:
-    """One of each kind and type, with several splits and every tail; only on the CPU."""
+    """Yield a problem of each kind and type of the CPU, with several splits and every tail."""
     for row in rows("decode"):
         if row.arch == "cpu":
             yield Decode(row.name, lengths=(700, 141, 20, 1, 0), num_heads=19, q_len=2, page_size=61)
@@ -47,7 +47,7 @@ def problems() -> Iterator[Decode | SparseDecode | SparsePrefill]:
 
 
 def attention() -> dict[str, str]:
-    """Every problem, checked against the reference."""
+    """Check every problem against the reference."""
     torch.set_num_threads(1)
     digests = {}
     for problem in problems():
@@ -58,7 +58,7 @@ def attention() -> dict[str, str]:
 
 
 def caches() -> dict[str, str]:
-    """store_kv, gather_kv and merge_states on enough rows for several threads."""
+    """Run store_kv, gather_kv and merge_states on enough rows for several threads."""
     import mla_kernels as mla
 
     digests = {}
@@ -82,7 +82,7 @@ def caches() -> dict[str, str]:
 
 
 def _launch() -> tuple[Callable[[], str], str]:
-    """A launch whose digest needs no torch operator, which a forked child must not rely on."""
+    """Return a launch, and its digest, without torch operators, on which a forked child must not rely."""
     problem = Decode("cpu_decode_qfp32_kvfp32_ofp32_direct_split", lengths=(900, 300, 20), num_heads=32, max_splits=4)
     inputs = problem.tensors()
     out, lse = torch.empty(3, 1, 32, 512), torch.empty(3, 32, 1)
@@ -96,7 +96,7 @@ def _launch() -> tuple[Callable[[], str], str]:
 
 
 def fork() -> dict[str, str]:
-    """A launch in the parent, in a child, in a grandchild, and in the parent again."""
+    """Launch in the parent, in a child, in a grandchild, and in the parent again."""
     call, want = _launch()
     child = os.fork()
     if child == 0:
@@ -110,7 +110,7 @@ def fork() -> dict[str, str]:
 
 
 def pool() -> dict[str, str]:
-    """Launches in the workers of a forked multiprocessing pool."""
+    """Launch in the workers of a forked multiprocessing pool."""
     call, want = _launch()
     context = multiprocessing.get_context("fork")
     results = context.Queue()

@@ -8,9 +8,19 @@ import sys
 
 import pytest
 
-from tests.runtime.conftest import cpu_registry, sm90_registry
+from tests.runtime.site import cpu_registry, sm90_registry
 
-UNWANTED = ("torch", "numpy", "rich", "matplotlib", "json", "hashlib", "mla_kernels.payloads.discovery")
+UNWANTED = (
+    "torch",
+    "numpy",
+    "rich",
+    "matplotlib",
+    "json",
+    "hashlib",
+    "mla_kernels.payloads.discovery",
+    "mla_kernels.resolve.explanation",
+    "mla_kernels.kernels.device_checks",
+)
 REPORT = f"import sys; print(*(name for name in {UNWANTED} if name in sys.modules))"
 
 

@@ -1,4 +1,4 @@
-"""The reference itself: against torch SDPA in float64, and against cases worked by hand."""
+"""The reference agrees with torch SDPA in float64 and with cases worked by hand."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_merge_of_parts_is_the_whole() -> None:
     parts = [slice(0, 5), slice(5, 5), slice(5, 12), slice(0, 12)]
     lse = torch.stack([logits[..., part].logsumexp(-1) for part in parts])
     o = torch.stack([logits[..., part].softmax(-1) @ values[part] for part in parts])
-    o[1] = torch.nan  # the empty part was never written
+    o[1] = torch.nan  # nobody wrote the empty part
     out, merged = reference.merge_states(o, lse, torch.tensor([3, 2], dtype=torch.int32))
     assert_close("out", out[0], logits[0].softmax(-1) @ values, SINGLE)
     assert_close("lse", merged[0], logits[0].logsumexp(-1), SINGLE)

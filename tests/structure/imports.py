@@ -27,7 +27,7 @@ def graph(package: Path) -> Graph:
 def circles(edges: Graph) -> list[tuple[str, ...]]:
     """One circle of imports, first module repeated at its end; none where there is no circle."""
     try:
-        TopologicalSorter(edges).prepare()
+        TopologicalSorter({name: sorted(known) for name, known in edges.items()}).prepare()
     except CycleError as error:
         return [tuple(reversed(error.args[1]))]
     return []
@@ -39,7 +39,7 @@ def floors(edges: Graph) -> int:
 
     def height(name: str, below: frozenset[str]) -> int:
         if name not in heights:
-            onward = (height(each, below | {name}) for each in edges[name] - below)
+            onward = (height(each, below | {name}) for each in sorted(edges[name] - below))
             heights[name] = 1 + max(onward, default=0)
         return heights[name]
 

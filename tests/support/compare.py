@@ -1,4 +1,4 @@
-"""Comparison of a result with the reference, telling the worst element when they differ."""
+"""Compares a result with the reference and names the worst element where they differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tolerance:
     cosine: float | None = None
 
     def widened(self, factor: float) -> Tolerance:
-        """The same with ``factor`` times the bounds."""
+        """Return a tolerance of ``factor`` times these bounds."""
         cosine = None if self.cosine is None else self.cosine * factor * factor
         return Tolerance(self.absolute * factor, self.relative * factor, cosine)
 
@@ -30,12 +30,12 @@ SPARSE = Tolerance(1e-3, 2.01 / 128, 5e-6)
 PREFILL = Tolerance(8e-4, 3.01 / 128, 7e-6)
 LSE = Tolerance(1e-6, 8.01 / 65536)
 QUANTISED = Tolerance(1e-2, 0.1, 3e-3)
-"""For variants that round the weights to e4m3: a weight is off by up to 2^-4 of itself."""
+"""Variants that round P to e4m3 pass within this, because a weight is off by up to 2^-4 of itself."""
 SINGLE = Tolerance(1e-5, 1e-5, 1e-10)
-"""For variants that compute in float32 throughout."""
+"""Variants that compute in float32 throughout pass within this."""
 SINGLE_LSE = Tolerance(2e-6, 1e-5)
 ROUNDED_KEYS_LSE = Tolerance(4e-3, 8.01 / 65536)
-"""``fp8_ds_mla`` with scales that are no power of two: a 16-bit kernel rounds code x scale to 16 bits, which moves a
+"""Scales of ``fp8_ds_mla`` may be no powers of two. Then a 16-bit kernel rounds code x scale to 16 bits, which moves a
 logit of standard deviation 0.4 by up to a few times 2^-9."""
 
 
@@ -73,7 +73,7 @@ def assert_same_bytes(name: str, got: Tensor, want: Tensor, reproduce: str = "")
 
 
 def as_bytes(tensor: Tensor) -> Tensor:
-    """A contiguous copy's bytes, [..., n * element size]."""
+    """Return the bytes of a contiguous copy, [..., n * element size]."""
     plain = tensor.detach().cpu().contiguous()
     *outer, last = plain.shape or (1,)
     width = last * plain.element_size()

@@ -1,4 +1,4 @@
-"""A small engine around the backend: paged caches in poisoned memory, prefill in chunks, decode, padded steps."""
+"""A small engine drives the backend: paged caches in poisoned memory, prefill in chunks, decode, padded steps."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .model import HEADS, LATENT, NOPE, ROPE, SCALE, VOCABULARY, Layer, Model, V
 PAGES, PAGE, MOST_TOKENS = 40, 16, 96
 UNUSED_PAGE = 2_147_480_000
 PADDING = 3
-"""Tokens beyond the actual ones in every step."""
+"""Every step has as many tokens beyond its actual ones."""
 
 Select = Callable[[Tensor], Tensor]
 
 
 def engine_config(topk: int, cache_dtype: str, max_tokens: int = MOST_TOKENS) -> Any:
-    """A configuration with what a builder reads, and nothing else."""
+    """Return a configuration that has what a builder reads, and nothing else."""
     model = SimpleNamespace(
         max_model_len=PAGES * PAGE,
         hf_config=SimpleNamespace(index_topk=topk),
@@ -38,7 +38,7 @@ def engine_config(topk: int, cache_dtype: str, max_tokens: int = MOST_TOKENS) ->
 
 
 def layer_arguments(layer: Layer, buffer: Tensor, cache_dtype: str) -> dict[str, Any]:
-    """What a layer is made with."""
+    """Return what a layer is made with."""
     return {
         "num_heads": HEADS,
         "head_size": LATENT + ROPE,
@@ -62,7 +62,7 @@ def layer_arguments(layer: Layer, buffer: Tensor, cache_dtype: str) -> dict[str,
 
 
 def make_layer(layer: Layer, buffer: Tensor, cache_dtype: str) -> Any:
-    """The backend's part of a layer, its weights loaded."""
+    """Return the backend's part of a layer, with its weights loaded."""
     impl = flashmla_sparse.FlashMLASparseBackend.get_impl_cls()(**layer_arguments(layer, buffer, cache_dtype))
     impl.process_weights_after_loading(torch.bfloat16)
     return impl
@@ -70,7 +70,7 @@ def make_layer(layer: Layer, buffer: Tensor, cache_dtype: str) -> Any:
 
 @dataclass
 class Request:
-    """Tokens so far, how many of them are in the cache, and where."""
+    """A request knows its tokens so far, how many of them are in the cache, and where."""
 
     tokens: list[int]
     pages: list[int] = field(default_factory=list)
@@ -95,12 +95,12 @@ class Engine:
         self.free = torch.randperm(PAGES, generator=torch.Generator().manual_seed(1)).tolist()
 
     def make_builder(self, config: Any) -> Any:
-        """What makes metadata."""
+        """Make what builds the metadata of every step."""
         builder = flashmla_sparse.FlashMLASparseBackend.get_builder_cls()
         return builder(SimpleNamespace(block_size=PAGE), ["0", "1"], config, torch.device(self.device))
 
     def make_layer(self, layer: Layer) -> Any:
-        """What attends."""
+        """Make what attends."""
         return make_layer(layer, self.buffer, self.cache_dtype)
 
     def step(self, batch: list[tuple[Request, int]]) -> None:
@@ -132,7 +132,7 @@ class Engine:
         return layer.indexer.select(embedded, request.cached)
 
     def _attend(self, impl: Any, cache: Tensor, projected: tuple[Tensor, Tensor, Tensor], metadata: Any) -> Tensor:
-        """The layer's values in float32; its inputs are padded with NaN, its output with ones that must stay."""
+        """Return the layer's values in float32. Inputs are padded with NaN, the output with ones that must stay."""
         padded = [torch.nn.functional.pad(part.flatten(1), (0, 0, 0, PADDING), value=torch.nan) for part in projected]
         q, latent, rope = (part.to(self.device) for part in padded)
         output = torch.ones(len(q), HEADS * V, dtype=torch.bfloat16, device=self.device)
@@ -158,19 +158,19 @@ class Engine:
 
 
 def in_another_order(selected: Tensor) -> Tensor:
-    """The same positions of each token, shuffled."""
+    """Shuffle the positions of each token."""
     return selected[:, torch.randperm(selected.shape[1], generator=torch.Generator().manual_seed(2))]
 
 
 def drawn_anew(selected: Tensor) -> Tensor:
-    """As many positions of each token, none later than its latest, without regard to the indexer."""
+    """Replace the positions of each token by as many others, none later than its latest."""
     chance = torch.rand(selected.shape, generator=torch.Generator().manual_seed(3))
     others = (chance * (selected.amax(1, keepdim=True) + 1)).int()
     return others.where(selected >= 0, -1)
 
 
 def check_tokens(device: str, seed: int, cache_dtype: str, engine: type[Engine] = Engine) -> None:
-    """The engine's greedy tokens are those of the plain model, and hang on what is selected, not on its order."""
+    """Check that the engine's greedy tokens are the plain model's, and depend on what is selected, not on its order."""
     topk, count = 12, 8
     source = torch.Generator().manual_seed(100 + seed)
     prompts = [torch.randint(VOCABULARY, (length,), generator=source).tolist() for length in (30, 21, 38)]
@@ -185,7 +185,7 @@ def check_tokens(device: str, seed: int, cache_dtype: str, engine: type[Engine] 
 
 
 def serve(engine: Engine, prompts: list[list[int]], count: int) -> list[list[int]]:
-    """``count`` greedy tokens of each prompt: the first in two chunks, the last while others decode already."""
+    """Return ``count`` greedy tokens of each prompt. The first comes in two chunks, the last while others decode."""
     requests = [Request(list(prompt)) for prompt in prompts]
     first, *middle, last = requests
     chunk = len(first.tokens) // 2

@@ -1,4 +1,4 @@
-"""Problems in the shapes of FlashMLA: query heads grouped over several KV heads, with unused memory poisoned."""
+"""Problems in FlashMLA's shapes: query heads are grouped over several KV heads, and unused memory is poisoned."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Given = dict[str, Any]
 Convention = Callable[["FlashMla", Given], Given]
 
 HEADS = ((16, 1), (6, 2), (9, 3), (128, 8))
-"""Query heads and KV heads."""
+"""These are the numbers of query heads and of KV heads."""
 QUERY_TOKENS = (1, 2, 4)
 
 
 @dataclass(frozen=True)
 class FlashMla:
-    """A call of ``flash_mla_with_kvcache``; pages of 128 tokens are what every arch takes."""
+    """A call of ``flash_mla_with_kvcache``. Every arch takes pages of 128 tokens."""
 
     variant: str
     lengths: tuple[int, ...] = (140, 20, 1, 0, 1100)
@@ -48,7 +48,7 @@ class FlashMla:
 
     @cached_property
     def heads(self) -> Decode:
-        """The query heads of one KV head, as a problem of ``mla_kernels.decode``."""
+        """The query heads of one KV head are a problem of ``mla_kernels.decode``."""
         return Decode(
             self.variant, lengths=self.lengths, num_heads=self.num_heads_q // self.num_heads_k, q_len=self.s_q,
             page_size=self.page_size, causal=self.causal, spare=self.spare, seed=self.seed,
@@ -56,16 +56,16 @@ class FlashMla:
         )  # fmt: skip
 
     def reproduce(self) -> str:
-        """A command that runs this problem alone, from the repository root."""
+        """Return the command that runs this problem alone from the repository root."""
         return f'reproduce: python -c "from tests.support.flash_mla import *; {self}.check()"'
 
     def given(self) -> Given:
-        """The arguments without metadata, on the variant's device."""
+        """Return the arguments on the variant's device, without metadata."""
         source, device, dtype = generator(self.seed), self.row.device, memory.DTYPES[self.row.q_dtype]
         q = random(source, len(self.lengths), self.s_q, self.num_heads_q, 576, deviation=5.0).to(dtype).to(device)
         values = random(source, sum(self.lengths), self.num_heads_k * 576, deviation=0.1).to(dtype)
         pages = sum(self.heads.pages) + self.spare
-        # A row of the pool is a token of every KV head; beside strided ones lie rows that nobody may read.
+        # A row of the pool is a token of every KV head. Beside strided rows lie others that nobody may read.
         heads = self.num_heads_k + 2 * self.strided
         pool = memory.poisoned((pages, self.page_size, heads, 576), dtype, device)
         k_cache = pool[:, :, int(self.strided) :][:, :, : self.num_heads_k]
@@ -84,12 +84,12 @@ class FlashMla:
         }
 
     def metadata(self, cache_seqlens: Tensor) -> tuple[Tensor, Tensor]:
-        """The two tensors of the convention with arguments."""
+        """Return the two tensors of the convention that passes arguments to ``get_mla_metadata``."""
         rows = self.s_q * self.num_heads_q // self.num_heads_k
         return flash_mla.get_mla_metadata(cache_seqlens, rows, self.num_heads_k)
 
     def expected(self) -> tuple[Tensor, Tensor]:
-        """The reference in float64, KV head by KV head, with FlashMLA's +inf."""
+        """Return the reference in float64, KV head by KV head, with FlashMLA's +inf."""
         given, results = self.given(), []
         for head, q in enumerate(given["q"].chunk(self.num_heads_k, 2)):
             inputs = (q, given["k_cache"][:, :, head], given["block_table"], given["cache_seqlens"])
@@ -107,7 +107,7 @@ class FlashMla:
         assert_close("out", out, want_out, for_out, self.reproduce())
 
     def check(self, convention: Convention | None = None) -> None:
-        """Run and compare; without a convention of metadata, in all of them."""
+        """Run and compare, in all conventions of metadata where none is given."""
         for each in [convention] if convention else CONVENTIONS.values():
             given = self.given()
             given |= each(self, given)
@@ -117,20 +117,20 @@ class FlashMla:
 
 
 def lazily(_: FlashMla, __: Given) -> Given:
-    """An object that the call fills."""
+    """Pass an object that the call fills."""
     meta, nothing = flash_mla.get_mla_metadata()
     assert nothing is None
     return {"tile_scheduler_metadata": meta}
 
 
 def ahead(problem: FlashMla, given: Given) -> Given:
-    """Two tensors."""
+    """Pass the two tensors that are made ahead of the call."""
     meta, num_splits = problem.metadata(given["cache_seqlens"])
     return {"tile_scheduler_metadata": meta, "num_splits": num_splits}
 
 
 def copied(problem: FlashMla, given: Given) -> Given:
-    """Slices of larger buffers, into which the tensors were copied and which alone are kept."""
+    """Pass slices of larger buffers into which the two tensors were copied, as callers with CUDA graphs do."""
     meta, num_splits = problem.metadata(given["cache_seqlens"])
     parts, batch = meta.size(0), num_splits.size(0)
     persistent = meta.new_full((parts + 7, 8), -1)
@@ -146,7 +146,7 @@ CONVENTIONS: dict[str, Convention] = {each.__name__: each for each in (lazily, a
 
 
 def check_object_serves_layers_and_steps(variant: str) -> None:
-    """One object for several layers, and for lengths other than those that it was filled for."""
+    """Check that an object serves several layers, and lengths other than those that it was filled for."""
     problem = FlashMla(variant)
     meta, _ = flash_mla.get_mla_metadata()
     assert not meta.have_initialized
@@ -160,7 +160,7 @@ def check_object_serves_layers_and_steps(variant: str) -> None:
 
 
 def check_plans_are_of_rows(variants: list[str]) -> None:
-    """What ``get_mla_metadata`` relies on: all variants of an arch, and all factors of the rows, give the same plan."""
+    """Check that all variants and all factors of the rows give the same plan, as ``get_mla_metadata`` assumes."""
     lengths = torch.tensor((4000, 140, 20, 0, 1100), dtype=torch.int32, device=row(variants[0]).device)
     for rows in (1, 6, 64, 128, 512):
         factors = [(q_len, rows // q_len) for q_len in (1, 2, 4, rows) if rows % q_len == 0 and rows // q_len <= 128]
@@ -176,7 +176,7 @@ def check_plans_are_of_rows(variants: list[str]) -> None:
 
 
 def _plan_of(variant: str, q_len: int, num_heads: int, lengths: Tensor) -> list[int]:
-    """The bytes of a plan; those that are not written are 255."""
+    """Return the bytes of a plan, where those that are not written are 255."""
     kernel = Decode(variant, q_len=q_len, num_heads=num_heads, page_size=128).kernel()
     plan = kernel.plan(lengths)
     plan.buffer.fill_(255)

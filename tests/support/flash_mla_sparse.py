@@ -1,4 +1,4 @@
-"""Sparse problems in the shapes of FlashMLA: one KV head, its order of arguments, +inf where nothing is selected."""
+"""Sparse problems in FlashMLA's shapes: one KV head, its order of arguments, +inf where nothing is selected."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Given = dict[str, Any]
 
 
 def served(op: str, device: str) -> list[Row]:
-    """The variants of an op that the door leads to: KV in the type of the queries, or in 656 bytes."""
+    """Return the variants that the adapter looks up: KV in the type of the queries, or in 656 bytes."""
     return [row for row in rows(op) if row.device == device and row.kv_dtype in (row.q_dtype, "fp8_ds_mla")]
 
 
 def plus_inf(lse: Tensor) -> Tensor:
-    """FlashMLA's LSE of a row without keys."""
+    """Replace the LSE of rows without keys by FlashMLA's."""
     return lse.where(lse > -torch.inf, torch.inf)
 
 
@@ -35,11 +35,11 @@ class WithKvcache:
 
     @property
     def fp8(self) -> bool:
-        """Whether the cache holds bytes."""
+        """Whether the cache is an array of bytes."""
         return self.problem.row.kv_dtype == "fp8_ds_mla"
 
     def given(self) -> Given:
-        """The arguments without metadata."""
+        """Return the arguments without metadata."""
         ours = self.problem.tensors()
         given = {
             "q": ours["q"],
@@ -62,7 +62,7 @@ class WithKvcache:
         return given
 
     def ahead(self, given: Given) -> Given:
-        """Metadata in two tensors, as callers with CUDA graphs ask for it."""
+        """Return metadata in two tensors, as callers with CUDA graphs ask for it."""
         batch, s_q, heads, _ = given["q"].shape
         lengths = torch.full((batch,), given["indices"].shape[-1], dtype=torch.int32, device=given["q"].device)
         meta, num_splits = flash_mla.get_mla_metadata(
@@ -72,7 +72,7 @@ class WithKvcache:
         return {"tile_scheduler_metadata": meta.clone(), "num_splits": num_splits.clone()}
 
     def lazily(self, _: Given) -> Given:
-        """Metadata in an object."""
+        """Return metadata in an object."""
         return {"tile_scheduler_metadata": flash_mla.get_mla_metadata()[0]}
 
     def compare(self, out: Tensor, lse: Tensor) -> None:
@@ -82,7 +82,7 @@ class WithKvcache:
         self.problem.compare(got | {"max_logits": lse}, want | {"max_logits": want["lse"]}, SPARSE)
 
     def check(self) -> None:
-        """Run with metadata in both conventions, and compare."""
+        """Run with metadata in both conventions and compare."""
         for convention in (self.ahead, self.lazily):
             given = self.given()
             self.compare(*flash_mla.flash_mla_with_kvcache(**given, **convention(given)))
@@ -96,7 +96,7 @@ class SparseFwd:
     rope: bool = True
 
     def given(self) -> Given:
-        """The arguments; without rope, the latents alone."""
+        """Return the arguments, of latents alone where there is no rope."""
         ours = self.problem.tensors()
         width = 576 if self.rope else 512
         return {
@@ -109,7 +109,7 @@ class SparseFwd:
         }
 
     def expected(self, given: Given) -> tuple[Tensor, Tensor, Tensor]:
-        """The reference in float64; rows without rope get one of zeros."""
+        """Return the reference in float64, where rows without rope get one of zeros."""
         pad = (0, 576 - given["q"].shape[-1])
         q, kv = (torch.nn.functional.pad(given[name], pad) for name in ("q", "kv"))
         options = {name: given[name] for name in ("attn_sink", "topk_length")}
@@ -119,7 +119,7 @@ class SparseFwd:
         return out, max_logits, plus_inf(lse)
 
     def check(self) -> None:
-        """Run by both names, and compare."""
+        """Run by both names and compare."""
         names = ("out", "max_logits", "lse")
         given = self.given()
         want = dict(zip(names, self.expected(given), strict=True))
@@ -128,7 +128,7 @@ class SparseFwd:
 
 
 def past_the_end(indices: Tensor, slots: int) -> Tensor:
-    """The indices with those that select nothing replaced by ones that are too large."""
+    """Replace indices that select nothing by ones that are too large."""
     large = torch.tensor([slots, slots + 1, 2**31 - 1], dtype=torch.int32, device=indices.device)
     choice = torch.arange(indices.numel(), device=indices.device).view(indices.shape) % 3
     return indices.where(indices >= 0, large[choice])

@@ -10,7 +10,7 @@ from .problems import Decode
 
 
 def check_batch_invariance(company: Decode, choices: Sequence[list[int]]) -> None:
-    """Each choice of the requests of ``company`` gives the bytes that they have in it."""
+    """Check that requests give the same bytes in each batch of ``choices`` as in the whole batch ``company``."""
     inputs = company.tensors()
     out, lse = company.launch(inputs)
     company.compare(out, lse, *company.expected())

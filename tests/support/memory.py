@@ -1,4 +1,4 @@
-"""Memory that tells: unused bytes are NaN, written tensors lie inside guard zones."""
+"""Memory that shows wrong accesses: unused bytes are NaN, and written tensors lie inside guard zones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from .compare import assert_same_bytes
 
 UNUSED_PAGE = 2147480000
-"""What block-table entries beyond a request's length hold."""
+"""Entries of a block table beyond a request's length hold this."""
 
 DTYPES = {
     "fp32": torch.float32,
@@ -30,7 +30,7 @@ class Guarded:
     buffer: Tensor
 
     def assert_guards(self, name: str, reproduce: str = "") -> None:
-        """Nothing outside the view has changed since :func:`guarded` made it."""
+        """Raise ``AssertionError`` where anything outside the view has changed since :func:`guarded` made it."""
         seen = self.buffer.clone()
         like_view = seen.as_strided(self.view.shape, self.view.stride(), self.view.storage_offset())
         _poison(like_view)
@@ -42,7 +42,7 @@ class Guarded:
 def guarded(
     shape: Sequence[int], dtype: torch.dtype, device: str = "cpu", *, pad: int = 16, finite: bool = False
 ) -> Guarded:
-    """A poisoned tensor with a poisoned border: ``pad`` elements in the last dimension, one in the others."""
+    """Make a poisoned tensor with a poisoned border of ``pad`` elements in the last dimension and one in the others."""
     border = [1] * (len(shape) - 1) + [pad]
     buffer = torch.empty([n + 2 * p for n, p in zip(shape, border, strict=True)], dtype=dtype, device=device)
     _poison(buffer, finite)
@@ -55,7 +55,7 @@ def guarded(
 def poisoned(
     shape: Sequence[int], dtype: torch.dtype, device: str = "cpu", *, strided: bool = False, finite: bool = False
 ) -> Tensor:
-    """A tensor of NaN, or of a large number if ``finite``; ``strided`` makes it a slice of a larger one."""
+    """Make a tensor of NaN, or of a large number if ``finite``; ``strided`` makes it a slice of a larger one."""
     if strided:
         return guarded(shape, dtype, device, finite=finite).view
     tensor = torch.empty(list(shape), dtype=dtype, device=device)
@@ -64,12 +64,12 @@ def poisoned(
 
 
 def garbage(num_bytes: int, device: str = "cpu") -> Tensor:
-    """A workspace full of NaN."""
+    """Make a workspace full of NaN."""
     return torch.full((num_bytes,), 0xFF, dtype=torch.uint8, device=device)
 
 
 def strided_copy(tensor: Tensor) -> Tensor:
-    """The same values in a slice of a larger tensor of NaN."""
+    """Copy values into a slice of a larger tensor of NaN."""
     copy = guarded(tensor.shape, tensor.dtype, str(tensor.device)).view
     copy.copy_(tensor)
     return copy
@@ -83,7 +83,7 @@ def _poison(tensor: Tensor, finite: bool = False) -> None:
         raw = tensor.view(torch.uint8)
         raw.fill_(0xFF)
         if tensor.dtype == torch.float8_e4m3fn:
-            raw[..., ::2] = 0x7F  # the other NaN
+            raw[..., ::2] = 0x7F  # the NaN of the other sign
     else:
         width = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
         tensor.view(width).fill_(-1)

@@ -1,4 +1,4 @@
-"""Random problems that are rebuilt from their own repr: ``Decode(...)`` and the tensors it stands for."""
+"""Random problems that are rebuilt from their own repr, so that a failure prints how to reproduce it."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from .rows import Row, row
 
 SCALE = 192**-0.5
 KV_SCALE = 0.00173
-"""For e4m3 caches; no power of two."""
+"""The scale of e4m3 caches is no power of two, so that forgetting it shows."""
 
 Packed = Tensor | tuple[Tensor, Tensor]
 
 
 def generator(seed: int) -> torch.Generator:
-    """A seeded source of random numbers."""
+    """Return a seeded source of random numbers."""
     return torch.Generator().manual_seed(seed)
 
 
 def random(source: torch.Generator, *shape: int, deviation: float = 1.0) -> Tensor:
-    """Normally distributed float32."""
+    """Return normally distributed float32 numbers."""
     return torch.randn(*shape, generator=source) * deviation
 
 
 def encode(values: Tensor, kv_dtype: str, kv_scale: float = 1.0, *, exact_scales: bool = True) -> Tensor:
-    """Rows [n, 576] as a cache stores them; ``exact_scales`` are powers of two, which 16-bit floats hold exactly."""
+    """Encode rows [n, 576] as a cache stores them; ``exact_scales`` are powers of two, which 16-bit floats hold."""
     if kv_dtype == "e4m3":
         return (values / kv_scale).clamp(-448, 448).to(torch.float8_e4m3fn)
     if kv_dtype != "fp8_ds_mla":
@@ -78,7 +78,7 @@ def poisoned_pool(
     device: str,
     finite: bool = False,
 ) -> Packed:
-    """A pool of NaN that holds ``stored`` rows at ``slots``; ``split`` gives latent and rope their own tensors."""
+    """Make a pool of NaN that holds ``stored`` rows at ``slots``; ``split`` gives latent and rope their own tensors."""
     parts = stored.split([512, 64], -1) if split else (stored,)
     pools = []
     for part in parts:
@@ -91,7 +91,7 @@ def poisoned_pool(
 
 
 def arrange(values: Tensor, *, strided: bool, split: bool, device: str) -> Packed:
-    """Rows of 576 as asked: sliced out of a larger tensor, latent and rope apart, or plain."""
+    """Arrange rows of 576 as asked: sliced out of a larger tensor, latent and rope apart, or plain."""
     parts = [part.contiguous().to(device) for part in (values.split([512, 64], -1) if split else [values])]
     if strided:
         parts = [memory.strided_copy(part) for part in parts]
@@ -99,7 +99,7 @@ def arrange(values: Tensor, *, strided: bool, split: bool, device: str) -> Packe
 
 
 def tensors_of(*values: Any) -> list[Tensor]:
-    """The tensors among ``values``, pairs taken apart."""
+    """Return the tensors among ``values``, with pairs taken apart."""
     flat: list[Tensor] = []
     for value in values:
         flat += tensors_of(*value) if isinstance(value, tuple) else [value] if isinstance(value, Tensor) else []
@@ -108,7 +108,7 @@ def tensors_of(*values: Any) -> list[Tensor]:
 
 @contextmanager
 def unchanged(*values: Any, reproduce: str = "") -> Iterator[None]:
-    """What the block is given must hold the same bytes after it."""
+    """Raise ``AssertionError`` where one of these tensors has other bytes after the block."""
     before = [(tensor, tensor.clone()) for tensor in tensors_of(*values)]
     yield
     for tensor, copy in before:
@@ -116,7 +116,7 @@ def unchanged(*values: Any, reproduce: str = "") -> Iterator[None]:
 
 
 def tolerances(variant: Row, base: Tolerance, *, exact_scales: bool, peak: float) -> tuple[Tolerance, Tolerance]:
-    """What ``out`` and ``lse`` may differ by.
+    """Return what ``out`` and ``lse`` may differ by.
 
     ``peak`` is the largest log-sum-exp: a logit's float32 error grows with the terms that it sums, even where the
     sum is near 0, and exp turns it into a relative error of the weights.
@@ -130,14 +130,14 @@ def tolerances(variant: Row, base: Tolerance, *, exact_scales: bool, peak: float
 
 
 def peak_of(lse: Tensor) -> float:
-    """The magnitude of the largest finite log-sum-exp."""
+    """Return the magnitude of the largest finite log-sum-exp."""
     finite = lse[torch.isfinite(lse)]
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 
 @functools.cache
 def garbage_workspace(device: str) -> Tensor:
-    """Room for every small problem; refilled before each use."""
+    """Return a workspace with room for every small problem; it is refilled before each use."""
     return memory.garbage(64 << 20 if device == "cpu" else 512 << 20, device)
 
 
@@ -182,7 +182,7 @@ class Decode:
         return KV_SCALE if self.row.kv_dtype == "e4m3" else 1.0
 
     def reproduce(self) -> str:
-        """A command that runs this problem alone, from the repository root."""
+        """Return the command that runs this problem alone from the repository root."""
         return f'reproduce: python -c "from tests.support.problems import *; {self}.check()"'
 
     @functools.cached_property
@@ -198,17 +198,17 @@ class Decode:
 
     @property
     def capacity(self) -> int:
-        """Tokens a contiguous request has room for."""
+        """The tokens that a contiguous request has room for."""
         return max((*self.lengths, 1)) + self.spare
 
     @functools.cached_property
     def pages(self) -> tuple[int, ...]:
-        """Pages that each request uses."""
+        """The pages that each request uses."""
         return tuple(-(-n // self.page_size) for n in self.lengths)
 
     @functools.cached_property
     def block_table(self) -> Tensor:
-        """Permuted pages; entries that no request uses point nowhere."""
+        """The permuted pages of each request. Entries beyond its length name no page."""
         order = torch.randperm(sum(self.pages) + self.spare, generator=generator(self.seed + 1))
         table = torch.full((len(self.lengths), max((*self.pages, 1)) + self.spare), memory.UNUSED_PAGE)
         at = 0
@@ -218,7 +218,7 @@ class Decode:
         return table.int()
 
     def tensors(self) -> dict[str, Any]:
-        """The arguments ``q, kv_cache, block_table, seq_lens``, on the variant's device."""
+        """Return the arguments ``q, kv_cache, block_table, seq_lens`` on the variant's device."""
         source, device, variant = generator(self.seed), self.row.device, self.row
         shape = (len(self.lengths), self.q_len, self.num_heads, 576)
         q = random(source, *shape, deviation=self.q_deviation).to(memory.DTYPES[variant.q_dtype])
@@ -248,7 +248,7 @@ class Decode:
         }
 
     def scalars(self) -> dict[str, Any]:
-        """The scalar arguments that the reference takes too."""
+        """Return the scalar arguments that the reference takes too."""
         return {
             "softmax_scale": self.softmax_scale,
             "causal": self.causal,
@@ -258,7 +258,7 @@ class Decode:
         }
 
     def kernel(self) -> Any:
-        """The kernel of exactly this variant."""
+        """Look up the kernel of exactly this variant."""
         import mla_kernels as mla
 
         config: dict[str, Any] = {"op": "decode", "arch": self.row.arch, **dict(self.row.traits)}
@@ -267,7 +267,7 @@ class Decode:
         return mla.lookup(**config)
 
     def plan(self, kernel: Any, seq_lens: Tensor) -> Any:
-        """The plan asked for, or None."""
+        """Make the plan that was asked for, or None."""
         if self.max_splits is None and not self.batch_invariant:
             return None
         return kernel.plan(
@@ -286,7 +286,7 @@ class Decode:
         return out, lse
 
     def run(self) -> tuple[Tensor, Tensor]:
-        """``out`` and ``lse``, written between guard zones over NaN with a workspace full of NaN."""
+        """Return ``out`` and ``lse``, written between guard zones over NaN with a workspace full of NaN."""
         inputs, device = self.tensors(), self.row.device
         batch = len(self.lengths)
         out = memory.guarded((batch, self.q_len, self.num_heads, 512), memory.DTYPES[self.row.out_dtype], device)
@@ -299,7 +299,7 @@ class Decode:
         return out.view, lse.view
 
     def expected(self) -> tuple[Tensor, Tensor]:
-        """The reference in float64."""
+        """Return the reference in float64."""
         return reference.decode(**self.tensors(), **self.scalars(), dtype=torch.float64)
 
     def check(self) -> None:

@@ -25,12 +25,12 @@ class Row:
     accepts: tuple[tuple[str, Any], ...] = field(default=(), hash=False)
 
     def serves(self, **config: int | str) -> bool:
-        """Whether all of these are among what it accepts at run time."""
+        """Whether the variant accepts all of these at run time."""
         accepted = dict(self.accepts)
         return all(_within(value, accepted[name]) for name, value in config.items())
 
     def most(self, name: str) -> int:
-        """The end of a range that it accepts; 2^31 - 1 where it has none."""
+        """Return the end of the range that the variant accepts, 2^31 - 1 where the range has none."""
         return int(dict(self.accepts)[name].get("max", 2**31 - 1))
 
     def __getattr__(self, trait: str) -> str:
@@ -57,7 +57,7 @@ class Arch:
     capabilities: tuple[str, ...]
 
     def absence(self) -> str | None:
-        """Why nothing of this arch can run here, or None."""
+        """Return why nothing of this arch can run here, or None."""
         if self.device == "cpu":
             return None
         if not torch.cuda.is_available():
@@ -93,21 +93,21 @@ def _registries() -> tuple[tuple[Arch, tuple[Row, ...]], ...]:
 
 
 def archs() -> tuple[Arch, ...]:
-    """Every arch that has a registry, whether or not its hardware is here."""
+    """Return every arch that has a registry, whether or not its hardware is here."""
     return tuple(arch for arch, _ in _registries())
 
 
 def arch(name: str) -> Arch:
-    """The arch called ``name``."""
+    """Return the arch called ``name``."""
     return next(arch for arch in archs() if arch.name == name)
 
 
 def rows(op: str) -> tuple[Row, ...]:
-    """Every variant of ``op``."""
+    """Return every variant of ``op``."""
     return tuple(row for _, variants in _registries() for row in variants if row.op == op)
 
 
 @functools.cache
 def row(name: str) -> Row:
-    """The variant called ``name``."""
+    """Return the variant called ``name``."""
     return next(row for _, variants in _registries() for row in variants if row.name == name)

@@ -33,7 +33,10 @@ ABSENT = (-1, INT_MIN, -2, -577)
 
 
 def choose(source: torch.Generator, shape: tuple[int, ...], num_slots: int, lead: int, absent: float) -> Tensor:
-    """Indices [..., topk], distinct within a token where slots suffice; some absent, the first ``lead`` of all."""
+    """Choose indices [..., topk], distinct within a token where slots suffice, and make some absent.
+
+    The first ``lead`` of every token are absent.
+    """
     *outer, topk = shape
     order = torch.rand(*outer, num_slots, generator=source).argsort(-1)
     repeats = -(-topk // num_slots)
@@ -45,20 +48,20 @@ def choose(source: torch.Generator, shape: tuple[int, ...], num_slots: int, lead
 
 
 def cut(indices: Tensor, counts: Tensor) -> Tensor:
-    """Fill what lies beyond each token's count with garbage; it must not be looked at."""
+    """Fill what lies beyond each token's count with garbage, which nobody may look at."""
     beyond = torch.arange(indices.shape[-1]) >= counts[..., None]
     return torch.where(beyond, torch.tensor(INT_MAX, dtype=torch.int32), indices)
 
 
 def selected(indices: Tensor) -> Tensor:
-    """The distinct slots among ``indices``."""
+    """Return the distinct slots among ``indices``."""
     slots = indices.unique().long()
     return slots[(slots >= 0) & (slots != INT_MAX)]
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """What both sparse ops share; every row that no index selects is NaN, every index that does not count garbage."""
+    """What both sparse ops share. Rows that no index selects are NaN, and indices that do not count are garbage."""
 
     variant: str
     q_len: int = 1
@@ -87,28 +90,28 @@ class Sparse:
         return f'reproduce: python -c "from tests.support.sparse import *; {self}.check()"'
 
     def scalars(self) -> dict[str, Any]:
-        """The scalar arguments."""
+        """Return the scalar arguments."""
         kv_scale = KV_SCALE if self.row.kv_dtype == "e4m3" else 1.0
         return {"softmax_scale": SCALE, "kv_scale": kv_scale, "out_scale": self.out_scale}
 
     def config(self) -> dict[str, Any]:
-        """What looks exactly this variant up."""
+        """Return the config that looks exactly this variant up."""
         config: dict[str, Any] = {"op": self.row.op, "arch": self.row.arch, **dict(self.row.traits)}
         return config | {"num_heads": self.num_heads, "q_len": self.q_len, "topk": self.topk}
 
     def queries(self, source: torch.Generator, *tokens: int) -> Packed:
-        """Queries [*tokens, num_heads, 576], arranged as asked."""
+        """Make queries [*tokens, num_heads, 576], arranged as asked."""
         q = random(source, *tokens, self.num_heads, 576, deviation=self.q_deviation)
         q = q.to(memory.DTYPES[self.row.q_dtype])
         return arrange(q, strided=self.strided, split=self.split_q, device=self.row.device)
 
     def sinks(self, source: torch.Generator) -> dict[str, Tensor]:
-        """``attn_sink``, where asked for."""
+        """Make ``attn_sink`` where it is asked for."""
         sink = random(source, self.num_heads, deviation=3.0).to(self.row.device)
         return {"attn_sink": sink} if self.sink else {}
 
     def selection(self, source: torch.Generator, shape: tuple[int, ...], num_slots: int) -> tuple[Tensor, Tensor]:
-        """Indices [*shape] and how many of each token's count."""
+        """Make indices [*shape], and how many indices of each token count."""
         indices = choose(source, shape, num_slots, self.lead, self.absent)
         if not self.counts:
             return indices, torch.full(shape[:-1], shape[-1], dtype=torch.int32)
@@ -118,7 +121,7 @@ class Sparse:
         return cut(indices, counts), counts
 
     def pool(self, source: torch.Generator, indices: Tensor, num_pages: int, page_size: int) -> Packed:
-        """A poisoned pool with random rows at the slots that ``indices`` select."""
+        """Make a poisoned pool with random rows at the slots that ``indices`` select."""
         slots, scale = selected(indices), self.scalars()["kv_scale"]
         values = random(source, len(slots), 576, deviation=0.1)
         return poisoned_pool(
@@ -132,7 +135,7 @@ class Sparse:
         )
 
     def on_device(self, indices: Tensor) -> Tensor:
-        """The indices, sliced where asked."""
+        """Copy the indices to the device, sliced where asked."""
         return (memory.strided_copy(indices) if self.strided else indices).to(self.row.device)
 
     def compare(self, got: dict[str, Tensor], want: dict[str, Tensor], base: Tolerance) -> None:
@@ -152,7 +155,7 @@ class SparseDecode(Sparse):
     max_splits: int = 0
 
     def tensors(self) -> dict[str, Any]:
-        """The tensor arguments, on the variant's device."""
+        """Return the tensor arguments on the variant's device."""
         source = generator(self.seed)
         arguments: dict[str, Any] = {"q": self.queries(source, self.batch, self.q_len), **self.sinks(source)}
         caches = {"": (self.num_pages, self.page_size, self.topk)}
@@ -175,7 +178,7 @@ class SparseDecode(Sparse):
         return got
 
     def run(self) -> tuple[Tensor, ...]:
-        """``out``, ``lse`` and ``max_logits``, written between guard zones over NaN, workspace full of NaN."""
+        """Return ``out``, ``lse`` and ``max_logits``, written between guard zones over NaN, with a workspace of NaN."""
         inputs, device = self.tensors(), self.row.device
         out_shape = (self.batch, self.q_len, self.num_heads, 512)
         out = memory.guarded(out_shape, memory.DTYPES[self.row.out_dtype], device)
@@ -195,7 +198,7 @@ class SparseDecode(Sparse):
         return out.view, lse.view, max_logits.view
 
     def expected(self, inputs: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
-        """The reference in float64."""
+        """Return the reference in float64."""
         given = self.tensors() if inputs is None else inputs
         return reference.sparse_decode(**given, **self.scalars(), return_max_logits=True, dtype=torch.float64)
 
@@ -214,7 +217,7 @@ class SparsePrefill(Sparse):
     kv_len: int = 300
 
     def tensors(self) -> dict[str, Any]:
-        """The tensor arguments, on the variant's device."""
+        """Return the tensor arguments on the variant's device."""
         source = generator(self.seed)
         arguments: dict[str, Any] = {"q": self.queries(source, self.q_len), **self.sinks(source)}
         caches = {"": (self.kv_len, self.topk)} | ({"extra_": (13, self.extra_topk)} if self.extra_topk else {})
@@ -228,7 +231,7 @@ class SparsePrefill(Sparse):
         return arguments
 
     def run(self) -> tuple[Tensor, Tensor, Tensor]:
-        """``out``, ``max_logits`` and ``lse``, written between guard zones over NaN."""
+        """Return ``out``, ``max_logits`` and ``lse``, written between guard zones over NaN."""
         import mla_kernels as mla
 
         inputs, device = self.tensors(), self.row.device
@@ -243,7 +246,7 @@ class SparsePrefill(Sparse):
         return out.view, max_logits.view, lse.view
 
     def expected(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The reference in float64."""
+        """Return the reference in float64."""
         return reference.sparse_prefill(**self.tensors(), **self.scalars(), dtype=torch.float64)
 
     def check(self) -> None:

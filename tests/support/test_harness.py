@@ -1,4 +1,4 @@
-"""The harness itself: each check must be able to fail, and say where."""
+"""Each check of the helpers can fail, and says where."""
 
 from __future__ import annotations
 

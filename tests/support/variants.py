@@ -1,4 +1,4 @@
-"""Which variants a test ranges over: rows of the op that it is marked with."""
+"""Tests range over the variants of the op that they are marked with."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 // The traits that are baked into kernels. Generated; codegen/matrix/domains.toml says what each enumerator means.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace mla {
@@ -13,11 +14,26 @@ enum class DType : int32_t {
   fp8_ds_mla,
 };
 
+inline constexpr std::array kEveryDType = {
+    DType::fp32,
+    DType::fp16,
+    DType::bf16,
+    DType::e4m3,
+    DType::fp8_ds_mla,
+};
+
 enum class Load : int32_t {
   direct,
   tma,
   cpasync,
   gather,
+};
+
+inline constexpr std::array kEveryLoad = {
+    Load::direct,
+    Load::tma,
+    Load::cpasync,
+    Load::gather,
 };
 
 enum class Schedule : int32_t {
@@ -28,6 +44,16 @@ enum class Schedule : int32_t {
   reduction,
   rows_m64,
   swap_ab,
+};
+
+inline constexpr std::array kEverySchedule = {
+    Schedule::split,
+    Schedule::rows,
+    Schedule::individual,
+    Schedule::persistent,
+    Schedule::reduction,
+    Schedule::rows_m64,
+    Schedule::swap_ab,
 };
 
 }  // namespace mla

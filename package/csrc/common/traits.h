@@ -1,4 +1,32 @@
-// The traits of kernels, for kernels.
+// The traits of kernels, and the counting of the points that kernels support.
+//
+// Beside each op's class, `supports.h` states the traits that its kernels have. The class asserts
+// it of its own traits, and the generated `allowed.h` of every point that the matrix allows or
+// leaves out.
 #pragma once
 
 #include "mla/traits.h"
+
+namespace mla {
+
+// A floating-point type whose values need no scale.
+constexpr bool is_float(DType dtype) {
+  return dtype == DType::fp32 || dtype == DType::fp16 || dtype == DType::bf16;
+}
+
+template <class Supports>
+constexpr int points(Supports supports) {
+  return supports() ? 1 : 0;
+}
+
+// How many of all combinations of the sets' values `supports` is true of.
+template <class Supports, class Set, class... Sets>
+constexpr int points(Supports supports, const Set& set, const Sets&... sets) {
+  int found = 0;
+  for (const auto value : set) {
+    found += points([&](auto... rest) { return supports(value, rest...); }, sets...);
+  }
+  return found;
+}
+
+}  // namespace mla

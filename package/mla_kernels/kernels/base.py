@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from mla_kernels import _launcher
 from mla_kernels.errors import UnsupportedError, ValueRangeError, WorkspaceError
 from mla_kernels.formats import HEAD_DIM, LATENT
-from mla_kernels.kernels.device_checks import verify
 from mla_kernels.payloads.registry import Range, Value, Variant
 from mla_kernels.tensors import Tensor, device_of, first
 
@@ -127,6 +126,8 @@ class Kernel:
         argument, *others = _launcher.OPS[self.variant.op]
         whole = argument in problem and problem.keys() >= set(others)
         if whole and device_of(argument, first(problem[argument]))[0] != "cpu":
+            from mla_kernels.kernels.device_checks import verify  # only a launch that is checked has use for it
+
             verify(self.variant.op, problem)
 
     def prepare(self, device: int = 0) -> None:
@@ -145,7 +146,7 @@ class Kernel:
         self._native.prepare(device)
 
     def _out_dtype(self) -> str:
-        return self.variant.baked["out_dtype"]
+        return str(self.variant.baked["out_dtype"])
 
     def _unplanned(self, plan_bytes: int) -> WorkspaceError:
         """What a launch raises where the payload asks for a plan that the op does not have."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from operator import attrgetter
 from typing import Any
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
@@ -14,9 +12,6 @@ from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
-_TOLD = tuple(field.name for field in fields(Plan) if field.name not in {"buffer", "variant", "shape"})
-"""What a payload is told of a plan; the rest is Python's."""
-_told = attrgetter(*_TOLD)
 
 
 class PlannedKernel(Kernel):
@@ -85,8 +80,7 @@ class PlannedKernel(Kernel):
             for name, value in stated.items():
                 if value is not None and value != getattr(out, name):
                     raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
-        problem = dict(zip(_TOLD, _told(out), strict=True), seq_lens=seq_lens)
-        self._native.plan(problem, out.buffer, stream)
+        self._native.plan(_problem(out, seq_lens), out.buffer, stream)
         return out
 
     def _made(self, seq_lens: Tensor, stated: dict[str, Any]) -> Plan:
@@ -148,3 +142,15 @@ def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
         return plan.batch, plan.q_len, plan.num_heads
     batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
     return batch, q_len, num_heads
+
+
+def _problem(plan: Plan, seq_lens: Tensor) -> dict[str, object]:
+    """What a payload is told to fill a plan."""
+    return {
+        "seq_lens": seq_lens,
+        "batch": plan.batch,
+        "q_len": plan.q_len,
+        "num_heads": plan.num_heads,
+        "max_splits": plan.max_splits,
+        "batch_invariant": plan.batch_invariant,
+    }

@@ -1,4 +1,4 @@
-"""Reads a payload's ``registry.json``: its variants, and the domains and excludes of the matrix that they came from."""
+"""Reads a payload's ``registry.json``: its variants, and what the matrix that they came from allows beside them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Variant:
     arch: str
     payload: str
     priority: int
-    baked: Mapping[str, str]
+    baked: Mapping[str, Value]
     accepts: Mapping[str, Domain]
 
     def __hash__(self) -> int:
@@ -98,15 +98,16 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exclude:
-    """Points that no variant may serve, and why."""
+class Allow:
+    """Points of an op that there are kernels for, on the registry's arch.
 
-    match: Mapping[str, tuple[Value, ...]]
-    reason: str
+    Each of ``rows`` is every combination of the values of its fields; a field that it leaves out has all of its domain.
+    ``reasons`` says of a field why it has no other values.
+    """
 
-    def matches(self, point: Mapping[str, Value]) -> bool:
-        """Whether the point is excluded; a field that ``match`` does not name matches every value."""
-        return all(point.get(field) in values for field, values in self.match.items())
+    op: str
+    rows: tuple[Mapping[str, Domain], ...]
+    reasons: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,9 +121,14 @@ class Registry:
     archs: tuple[Arch, ...]
     abi_hash: str
     traits: Mapping[str, tuple[str, ...]]
+    accepted: Mapping[str, tuple[str, ...]]
     domains: Mapping[str, Domain]
-    excludes: tuple[Exclude, ...]
+    allow: tuple[Allow, ...]
     variants: tuple[Variant, ...]
+
+    def fields(self, op: str) -> tuple[str, ...]:
+        """What a config of an op may name beside op and arch: its traits, and what is accepted at run time."""
+        return (*self.traits[op], *self.accepted[op])
 
     @classmethod
     def load(cls, path: Path) -> Registry:
@@ -157,10 +163,15 @@ class Registry:
             archs=tuple(archs.values()),
             abi_hash=document["abi_hash"],
             traits={op: tuple(names) for op, names in document["traits"].items()},
+            accepted={op: tuple(names) for op, names in document["accepted"].items()},
             domains={field: domain(stated) for field, stated in document["domains"].items()},
-            excludes=tuple(
-                Exclude({field: _values(stated) for field, stated in row["match"].items()}, row["reason"])
-                for row in document["excludes"]
+            allow=tuple(
+                Allow(
+                    op=typed(table["op"], str),
+                    rows=tuple({field: domain(stated) for field, stated in row.items()} for row in table["rows"]),
+                    reasons=dict(table["reasons"]),
+                )
+                for table in document["allow"]
             ),
             variants=tuple(
                 Variant(
@@ -169,12 +180,16 @@ class Registry:
                     arch=typed(row["arch"], str),
                     payload=payload,
                     priority=typed(row["priority"], int),
-                    baked={trait: typed(value, str) for trait, value in row["baked"].items()},
+                    baked={trait: _value(value) for trait, value in row["baked"].items()},
                     accepts={field: domain(stated) for field, stated in row["accepts"].items()},
                 )
                 for row in document["variants"]
             ),
         )
+
+
+def _value(stated: object) -> Value:
+    return stated if isinstance(stated, int) else typed(stated, str)
 
 
 def _arch(stated: Mapping[str, Any]) -> Arch:
@@ -187,7 +202,3 @@ def _domain(stated: Sequence[Value] | Mapping[str, int]) -> Domain:
     if isinstance(stated, Mapping):
         return Range(stated["min"], stated.get("max"), stated.get("multiple_of", 1))
     return Choices(tuple(stated))
-
-
-def _values(stated: Value | Sequence[Value]) -> tuple[Value, ...]:
-    return (stated,) if isinstance(stated, (str, int)) else tuple(stated)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mla_kernels.devices import machine
 from mla_kernels.payloads.discovery import Rejected, payloads
-from mla_kernels.payloads.registry import Arch, Registry, Value, Variant
+from mla_kernels.payloads.registry import Value, Variant
+from mla_kernels.resolve.addition import addition, pairs
+from mla_kernels.resolve.config import completed, with_widths
+from mla_kernels.resolve.obstacle import install, obstacle, runner
 
 MOST_CANDIDATES = 8
 
@@ -84,11 +86,42 @@ class Explanation:
         }
 
 
+def explain(config: Mapping[str, object] | None = None, /, **fields: object) -> Explanation:
+    """Say which variant serves a config and why, or why none does.
+
+    Parameters
+    ----------
+    config : Mapping, optional
+        The fields of ``lookup`` by name; they may be given as keywords instead.
+
+    Returns
+    -------
+    Explanation
+        Prints as text; ``chosen`` is the variant or ``None``.
+
+    Raises
+    ------
+    ValueRangeError
+        A field or value is not one that any variant could have.
+
+    Examples
+    --------
+    >>> import mla_kernels as mla
+    >>> print(mla.explain(op="decode", arch="cpu", q_dtype="bf16"))
+    op=decode arch=cpu q_dtype=bf16 kv_dtype=bf16 out_dtype=bf16
+    is served by cpu_decode_qbf16_kvbf16_obf16_direct_split: priority 0, the only match
+    """
+    wanted = completed({**(config or {}), **fields})
+    return explained(str(wanted.pop("op")), wanted)
+
+
 def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     """Search the variants of ``op`` and say what was found."""
     installed = payloads()
-    matching = installed.indices[op].matching(config)
-    asked = _pairs({"op": op, **config})
+    index = installed.indices[op]
+    searched = with_widths(config, index.fields)
+    matching = index.matching(searched)
+    asked = pairs({"op": op, **config})
     arch = str(config["arch"])
     stop = obstacle(arch)
     if matching:
@@ -101,47 +134,21 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     registry = installed.registry_of(arch)
     if registry is None:
         reason = f"no variant serves {asked}"
-        refusal = None if _runner(arch) else _no_payload(arch)
+        refusal = None if runner(arch) else _no_payload(arch)
         return Explanation(op, config, None, reason, (), None, refusal, stop, installed.rejected)
-    nearest = installed.indices[op].nearest(config, MOST_CANDIDATES)
-    candidates = tuple(Candidate(variant, _miss(variant, field, config[field])) for variant, field in nearest)
+    nearest = index.nearest(searched, MOST_CANDIDATES)
+    candidates = tuple(Candidate(variant, _miss(variant, field, searched[field])) for variant, field in nearest)
     reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
-    command, refusal = _addition(op, config, nearest, registry)
-    return Explanation(op, config, None, reason, candidates, command, refusal, stop, installed.rejected)
-
-
-def obstacle(name: str) -> str | None:
-    """Why this machine cannot run an arch: what its driver or its devices lack, or the payload. None where it can.
-
-    None also for the host's arch, and for one that the matrix does not have.
-    """
-    installed = payloads()
-    arch = installed.arch(name)
-    if arch is None or arch.device != "cuda":
-        return None
-    stop, device = machine.obstacle(arch), _runner(name)
-    if stop is None and installed.registry_of(name) is None:
-        rejected = next((each.reason for each in installed.rejected if each.name == arch.payload), None)
-        state = f"was rejected: {rejected}" if rejected else f"is not installed: {_install(arch)}"
-        stop = f"{device} is served by arch {name}, whose payload {state}"
-    return f"{stop}; arch='cpu' runs on the host" if stop and device else stop
-
-
-def _runner(name: str) -> machine.Device | None:
-    arch = payloads().arch(name)
-    return machine.runner(arch) if arch else None
+    command, refusal = addition(op, searched, [variant for variant, _ in nearest], registry)
+    return Explanation(op, config, None, reason, candidates, command or None, refusal or None, stop, installed.rejected)
 
 
 def _no_payload(name: str) -> str:
     installed = payloads()
     archs = ", ".join(payload.registry.arch for payload in installed.found.values())
     arch = installed.arch(name)
-    hint = f"; {_install(arch)}" if arch else ""
+    hint = f"; {install(arch)}" if arch else ""
     return f"no payload for arch {name} is installed; installed: {archs or 'none'}{hint}"
-
-
-def _install(arch: Arch) -> str:
-    return f"pip install mla-kernels[{arch.payload}]"
 
 
 def _among(count: int) -> str:
@@ -151,28 +158,3 @@ def _among(count: int) -> str:
 def _miss(variant: Variant, field: str, value: Value) -> str:
     domain = variant.domain(field)
     return f"{field} is {value}; accepts {domain}" if domain else f"it has no {field}"
-
-
-def _addition(
-    op: str, config: Mapping[str, Value], nearest: tuple[tuple[Variant, str], ...], registry: Registry
-) -> tuple[str | None, str | None]:
-    """The command that adds the config to the matrix, or why the matrix has no place for it."""
-    arch = registry.arch
-    pattern = next((variant for variant, _ in nearest if variant.arch == arch), None)
-    point: dict[str, Value] = {"op": op, "arch": arch, **(pattern.baked if pattern else {})}
-    for field, value in config.items():
-        domain = pattern.domain(field) if pattern else None
-        if field in registry.traits[op] or domain is None or value not in domain:
-            point[field] = value
-    for field, value in point.items():
-        domain = registry.domains.get(field)
-        if domain is not None and value not in domain:
-            return None, f"{field} {value} is outside the domain of the matrix: {domain}"
-    exclude = next((exclude for exclude in registry.excludes if exclude.matches(point)), None)
-    if exclude is not None:
-        return None, exclude.reason
-    return f"nox -s generate -- add {_pairs(point)}", None
-
-
-def _pairs(fields: Mapping[str, Value]) -> str:
-    return " ".join(f"{field}={value}" for field, value in fields.items())

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from mla_kernels import _launcher
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Value, Variant
-from mla_kernels.resolve.config import checked, completed
-from mla_kernels.resolve.explanation import Explanation, explained
+from mla_kernels.resolve.config import checked, completed, with_widths
 
 
 def search(config: Mapping[str, object]) -> tuple[str, dict[str, Value], Variant | None]:
     """The op, the completed config, and the variant of highest priority that serves it."""
     wanted = completed(config)
     op = str(wanted.pop("op"))
-    return op, wanted, payloads().indices[op].best(wanted)
+    index = payloads().indices[op]
+    return op, wanted, index.best(with_widths(wanted, index.fields))
 
 
 def variants(**filters: object) -> tuple[Variant, ...]:
@@ -48,32 +48,3 @@ def variants(**filters: object) -> tuple[Variant, ...]:
     wanted = checked(filters)
     ops = (wanted.pop("op"),) if "op" in wanted else tuple(_launcher.OPS)
     return tuple(variant for op in ops for variant in payloads().indices[str(op)].matching(wanted))
-
-
-def explain(config: Mapping[str, object] | None = None, /, **fields: object) -> Explanation:
-    """Say which variant serves a config and why, or why none does.
-
-    Parameters
-    ----------
-    config : Mapping, optional
-        The fields of ``lookup`` by name; they may be given as keywords instead.
-
-    Returns
-    -------
-    Explanation
-        Prints as text; ``chosen`` is the variant or ``None``.
-
-    Raises
-    ------
-    ValueRangeError
-        A field or value is not one that any variant could have.
-
-    Examples
-    --------
-    >>> import mla_kernels as mla
-    >>> print(mla.explain(op="decode", arch="cpu", q_dtype="bf16"))
-    op=decode arch=cpu q_dtype=bf16 kv_dtype=bf16 out_dtype=bf16
-    is served by cpu_decode_qbf16_kvbf16_obf16_direct_split: priority 0, the only match
-    """
-    wanted = completed({**(config or {}), **fields})
-    return explained(str(wanted.pop("op")), wanted)

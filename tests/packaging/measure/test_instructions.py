@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 
 import cuobjdump
+import manifest
 import pytest
+import variant_kernels
 from cuobjdump import Kernel
 from variant_kernels import VariantKernels
 
@@ -16,7 +18,8 @@ from ci.measure import instructions
 
 ROOT = Path(__file__).parents[3]
 REGISTRIES = {
-    payload: json.loads((ROOT / "generated" / payload / "registry.json").read_text()) for payload in ("sm90", "sm100")
+    project.parent.name: json.loads(project.with_name("registry.json").read_text())
+    for project in sorted(ROOT.glob("generated/*/pyproject.toml"))
 }
 CUTLASS_TYPE = {"fp16": "half_t", "bf16": "bfloat16_t", "e4m3": "float_e4m3_t"}
 
@@ -115,7 +118,7 @@ def library(payload: str) -> list[Kernel]:
             found[name, cubin] = kernel(name, cubin, code)
             if "cutlass" in name or variant["baked"].get("schedule") == "reduction":
                 found[reduction(variant), cubin] = kernel(reduction(variant), cubin)
-    return [*found.values(), *map(kernel, SHARED[payload])]
+    return [*found.values(), *map(kernel, SHARED.get(payload, ()))]
 
 
 @pytest.fixture(params=REGISTRIES)
@@ -124,7 +127,8 @@ def payload(request) -> str:
 
 
 def test_every_variant_has_kernels_and_every_kernel_a_variant(payload):
-    assert list(VariantKernels(REGISTRIES[payload], library(payload)).problems()) == []
+    assert list(VariantKernels(REGISTRIES[payload], library(payload)).unpaired()) == []
+    assert list(VariantKernels(REGISTRIES[payload], library(payload)).without_tensor_cores()) == []
 
 
 def test_a_kernel_belongs_to_variants_of_its_own_traits_only(payload):
@@ -142,14 +146,14 @@ def test_every_missing_kernel_is_missed(payload):
     for variant in REGISTRIES[payload]["variants"]:
         own = {name for name, _ in names_of(variant)}
         rest = [each for each in kernels if each.name not in own]
-        problems = list(VariantKernels(REGISTRIES[payload], rest).problems())
+        problems = list(VariantKernels(REGISTRIES[payload], rest).unpaired())
         assert f"{variant['name']}: no kernel in the library" in problems
 
 
 def test_a_foreign_kernel_is_found(payload):
     foreign = kernel("void mla::cuda::gather_kv::gather_kernel<(mla::DType)0, (mla::DType)0, true>(Arguments)")
     found = VariantKernels(REGISTRIES[payload], [*library(payload), foreign])
-    assert list(found.problems()) == [f"{foreign.name}: no variant launches it"]
+    assert list(found.unpaired()) == [f"{foreign.name}: no variant launches it"]
 
 
 TENSOR_CORES = [
@@ -168,10 +172,20 @@ def test_a_kernel_that_lost_its_tensor_cores_is_found_by_name(payload, variant):
     assert code
     assert len(code) < len(cuobjdump.instructions(listing(variant))["kernel"])
     damaged = [dataclasses.replace(each, instructions=code) if each.name == lost else each for each in kernels]
-    problems = list(VariantKernels(REGISTRIES[payload], damaged).problems())
+    problems = list(VariantKernels(REGISTRIES[payload], damaged).without_tensor_cores())
     assert f"{variant['name']}: {lost}: no tensor-core instruction" in problems
     assert all(lost in problem for problem in problems)
     assert set(problems) <= set(instructions.problems(VariantKernels(REGISTRIES[payload], damaged)))
+
+
+def test_a_build_stops_where_tensor_cores_are_lost_but_for_stand_ins_of_tests(payload):
+    plain = [dataclasses.replace(each, instructions=()) for each in library(payload)]
+    found = VariantKernels(REGISTRIES[payload], plain)
+    with pytest.raises(SystemExit, match="no tensor-core instruction"):
+        manifest.require_kernels(found, plain=False)
+    manifest.require_kernels(found, plain=True)
+    with pytest.raises(SystemExit, match="no kernel in the library"):
+        manifest.require_kernels(VariantKernels(REGISTRIES[payload], []), plain=True)
 
 
 def test_tensor_cores_are_wanted_of_every_attention_on_a_gpu():
@@ -201,6 +215,14 @@ def test_serialised_products_are_found(ended, serialised):
     assert (found.tensor_core_instructions, found.wgmma_groups) == (44, ended)
     told = [f"{found.name}: 44 wgmma instructions in 44 groups: the compiler has serialised them"]
     assert list(instructions.problems(VariantKernels(REGISTRIES["sm90"], [found]))) == (told if serialised else [])
+
+
+def test_the_namespaces_of_shared_kernels_are_those_of_csrc():
+    sources = (path for path in (ROOT / "package" / "csrc").rglob("*.c*") if path.suffix in (".cu", ".cuh"))
+    declared = {
+        name for path in sources for name in re.findall(r"^namespace ([\w:]+) \{", path.read_text(), re.MULTILINE)
+    }
+    assert {*variant_kernels.SHARED} <= {name.rpartition("::")[2] for name in declared}
 
 
 def test_schedules_of_the_same_types_have_their_own_kernels():

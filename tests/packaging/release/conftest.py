@@ -12,6 +12,7 @@ from ci.release import check_wheels
 from ci.release.checks import machine_code
 from ci.release.wheelfile import Wheel
 from tests.packaging.release.fake_wheels import (
+    ARCHS,
     CUBIN,
     CUBIN_SHA256,
     KERNEL,
@@ -25,7 +26,8 @@ from tests.packaging.release.fake_wheels import (
 
 TOOLS = ("auditwheel", "abi3audit", "check-wheel-contents", "twine")
 OWN = [name for name in check_wheels.CHECKS if name not in TOOLS]
-ARCH = {"sm90": "sm_90a", "sm100": "sm_100"}
+ARCH = {payload: f"sm_{arch[2:].removesuffix('f')}" for payload, arch in ARCHS.items()}
+"""The arch of each payload as ``cuobjdump`` names it, which does not tell a family from its first member."""
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from ci.rows import Row, rows
+from ci.rows import ROOT, Row, rows
 
 VERSION = "0.1.0"
 MACHINE = platform.machine()
@@ -20,6 +20,11 @@ KERNEL = "_Z6kernelv"
 CUBIN = b"a cubin"
 CUBIN_SHA256 = hashlib.sha256(CUBIN).hexdigest()
 ROWS = {row.payload: row for row in rows()}
+ARCHS: dict[str, str] = {
+    payload: json.loads((ROOT / "generated" / payload / "registry.json").read_text())["arch"]["name"]
+    for payload in ROWS
+}
+"""The arch of each payload, such as ``sm90a``."""
 
 Files = dict[str, bytes]
 
@@ -59,7 +64,7 @@ def files_of(row: Row, binary: bytes, version: str = VERSION, platform: str = PL
     ]
     wheel = ["Wheel-Version: 1.0", "Generator: tests", "Root-Is-Purelib: false", f"Tag: {row.tag}-{platform}"]
     kernels = [] if row.core else [{"symbol": KERNEL, "cubin_sha256": CUBIN_SHA256}]
-    arch = {"cpu": "cpu", "sm90": "sm90a", "sm100": "sm100f"}[row.payload]
+    arch = ARCHS[row.payload]
     registry = {
         "payload": row.payload,
         "abi_hash": ABI_HASH,
@@ -83,7 +88,7 @@ def files_of(row: Row, binary: bytes, version: str = VERSION, platform: str = PL
         "payload": row.payload,
         "version": version,
         "abi_hash": ABI_HASH,
-        "flags": {} if row.core else {"cuda": "--generate-code=arch=compute_100f,code=[sm_100f]"},
+        "flags": {} if row.core else {"cuda": f"--generate-code=arch=compute_{arch[2:]},code=[sm_{arch[2:]}]"},
         "files": {
             path.rpartition("/")[2]: {"bytes": len(files[path]), "sha256": hashlib.sha256(files[path]).hexdigest()}
             for path in (row.library, f"{row.folder}/registry.json")

@@ -1,4 +1,4 @@
-"""Every refusal, as a caller sees it: a typed error that names the argument, and outputs that stay as they were."""
+"""Every refusal is a typed error that names the argument, and leaves the outputs as they were."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mla_kernels.errors import (
     WorkspaceError,
 )
 
-from tests.runtime.conftest import SCALE, Decode
+from tests.runtime.small_decode import SCALE, Decode
 
 POISON = 7.0
 

@@ -12,7 +12,7 @@ import torch
 from mla_kernels import tensors
 from mla_kernels.api import torch_ops
 
-from tests.runtime.conftest import SCALE
+from tests.runtime.small_decode import SCALE
 
 OPS = torch.ops.mla_kernels
 

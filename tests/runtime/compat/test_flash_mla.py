@@ -1,4 +1,4 @@
-"""The door of FlashMLA: its signatures, its results against the reference, and refusals in its arguments' names."""
+"""FlashMLA's adapter has its signatures, the reference's results, and refusals in its arguments' names."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_lse_keeps_what_is_not_a_number():
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.float8_e4m3fn])
 @pytest.mark.parametrize("convention", [ahead, lazily])
 def test_a_dense_cache_of_656_bytes(convention, dtype):
-    """Wider than FlashMLA, whose dense decode reads no fp8."""
+    """The adapter accepts more than FlashMLA, whose dense decode reads no fp8."""
     problem = Decode("cpu_decode_qbf16_kvfp8_ds_mla_obf16_direct_split", q_len=2)
     ours = problem.tensors()
     given = {
@@ -129,7 +129,7 @@ def test_all_variants_plan_alike():
 
 
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What every launch of decode is given, from now on."""
+    """Record what every launch of decode is given from now on."""
     seen: list[tuple[Any, ...]] = []
     launch = DecodeKernel.launch
 
@@ -255,7 +255,7 @@ def test_tensors_that_are_no_metadata_of_the_call(name, value, error, text):
 
 @pytest.mark.parametrize("other", [{"lengths": (40,)}, {"lengths": (40, 17, 3, 9)}, {"s_q": 2}, {"num_heads_q": 12}])
 def test_metadata_of_another_shape(monkeypatch, other):
-    """Another batch is seen by the sizes of the tensors, and other rows by the payload, which reads the plan first."""
+    """The sizes of the tensors show another batch, and the payload, which reads the plan first, other rows."""
     problem = FlashMla(BF16, lengths=(40, 17), num_heads_q=16)
     foreign = FlashMla(BF16, **{"lengths": problem.lengths, "num_heads_q": 16} | other)
     given = problem.given()

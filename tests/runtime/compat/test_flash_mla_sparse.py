@@ -1,4 +1,4 @@
-"""The sparse half of FlashMLA's door on the CPU: results against the reference, conventions, refusals."""
+"""FlashMLA's adapter for sparse attention on the CPU: results against the reference, conventions, refusals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_tables_and_lengths_are_ignored_beside_indices():
 
 
 def test_metadata_is_one_row_for_any_step():
-    """What callers copy into a buffer of a CUDA graph: FlashMLA's own has a row for every other multiprocessor."""
+    """Callers copy metadata into a buffer of a CUDA graph, where FlashMLA's has a row for every two multiprocessors."""
     for tokens, batch in ((1, 1), (7000, 1), (2, 64)):
         lengths = torch.full((batch,), 2048, dtype=torch.int32)
         meta, num_splits = get_mla_metadata(lengths, tokens * 128, 1, 128, True, 2048)

@@ -1,4 +1,4 @@
-"""The door of sgl_kernel: its signature, its results against the reference, and refusals in its arguments' names."""
+"""sgl_kernel's adapter has its signature, the reference's results, and refusals in its arguments' names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCALE = 192**-0.5
 
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch) -> Iterator[None]:
-    """The workspace's size is that of the current device: let it be the host."""
+    """Make the host the current device, whose workspace the size is for."""
     monkeypatch.setattr(driver, "LIBRARY", "no library")
     machine.forget()
     yield

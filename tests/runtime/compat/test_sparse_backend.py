@@ -1,4 +1,4 @@
-"""The backend piece by piece: names and shapes, metadata in buffers that stay, one layer, and what is refused."""
+"""The backend in pieces: names and shapes, metadata in buffers that stay, one layer, and what is refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOPK = 8
 
 
 def parameters(function: Any) -> str:
-    """The names of its parameters, and defaults that are not None."""
+    """Return the names of its parameters, and defaults that are not None."""
     return " ".join(
         name if each.default in {each.empty, None} else f"{name}={each.default}"
         for name, each in inspect.signature(function).parameters.items()
@@ -75,7 +75,7 @@ def test_the_backend_says_what_it_is():
 
 @pytest.mark.parametrize("row", rows("sparse_decode"), ids=lambda row: row.name)
 def test_no_variant_needs_padded_heads(row):
-    """Why a layer never pads its queries."""
+    """Every number of heads is accepted, so that a layer never pads its queries."""
     assert all(row.serves(num_heads=heads) for heads in (1, 2, 16, 64, 128))
 
 
@@ -112,7 +112,7 @@ def builder(cache_dtype: str = "fp8_ds_mla", max_tokens: int = 10) -> FlashMLASp
 
 
 def step(*lengths: int, padded: int = 0) -> Any:
-    """A step whose requests have so many new tokens, padded to ``padded``."""
+    """Make a step whose requests have so many new tokens, padded to ``padded``."""
     starts = torch.tensor([0, *lengths]).cumsum(0).int()
     return SimpleNamespace(
         num_reqs=len(lengths), num_actual_tokens=max(int(starts[-1]), padded), max_query_len=max(lengths),
@@ -161,7 +161,7 @@ def test_too_many_tokens():
 
 
 def test_an_engine_may_call_flash_mla_itself():
-    """With the tensors of ``fp8_extra_metadata``, as the seed's layer does."""
+    """Such an engine passes the tensors of ``fp8_extra_metadata`` to FlashMLA's function."""
     cache = torch.zeros(4, PAGE, 656, dtype=torch.uint8)
     latent, rope = torch.randn(4 * PAGE, 512).bfloat16(), torch.randn(4 * PAGE, 64).bfloat16()
     mla.store_kv(latent, rope, cache, torch.arange(4 * PAGE))

@@ -1,4 +1,4 @@
-"""vLLM's door, without vLLM: its signatures as they were read, stand-ins made from them, and its layer's calls.
+"""vLLM's adapter without vLLM: signatures as they were read, stand-ins made from them, and its layer's calls.
 
 ``vllm.json`` is what ``read_vllm`` printed of the release that it names. Nothing here has run inside vLLM.
 """
@@ -34,7 +34,7 @@ ENUMS = ("AttentionCGSupport", "AttentionBackendEnum")
 
 
 class Overrides(dict[str, str]):
-    """Which path each backend was registered with."""
+    """The paths that backends were registered with."""
 
 
 def stand_in(name: str, described: dict[str, Any]) -> type:
@@ -49,7 +49,7 @@ def stand_in(name: str, described: dict[str, Any]) -> type:
 
 @pytest.fixture
 def vllm(monkeypatch) -> Iterator[Overrides]:
-    """A package ``vllm`` made of stand-ins; what is registered with it."""
+    """Install a package ``vllm`` of stand-ins, and return what is registered with it."""
     overrides = Overrides()
     modules: dict[str, ModuleType] = {}
     for name, described in VLLM["classes"].items():
@@ -71,7 +71,7 @@ def vllm(monkeypatch) -> Iterator[Overrides]:
 
 
 def ours() -> Any:
-    """The module of our classes, which imports vLLM."""
+    """Import the module of our classes, which imports vLLM."""
     return importlib.import_module(OURS)
 
 
@@ -105,7 +105,7 @@ def test_without_vllm(monkeypatch):
 
 
 def shape_of(function: Any) -> list[str]:
-    """Parameters as ``vllm.json`` writes them."""
+    """Return parameters as ``vllm.json`` writes them."""
     return [
         name if each.default is each.empty else f"{name}="
         for name, each in inspect.signature(function).parameters.items()
@@ -169,7 +169,7 @@ def test_the_layer_calls_what_there_is(vllm):
 
 
 class LayerOfVllm:
-    """What vLLM's layer does around an impl: write, absorb, ask for latents, project."""
+    """Do what vLLM's layer does around an impl: write, absorb, ask for latents, project."""
 
     def __init__(self, layer: Layer, buffer: torch.Tensor, cache_dtype: str) -> None:
         self.impl = ours().FlashMLASparseImpl(**layer_arguments(layer, buffer, cache_dtype), topk_indices_buffer=buffer)
@@ -195,7 +195,7 @@ class LayerOfVllm:
 
 
 class EngineOfVllm(Engine):
-    """The small engine, by vLLM's classes."""
+    """The small engine drives vLLM's classes."""
 
     def make_builder(self, config: Any) -> Any:
         builder = ours().FlashMLASparseBackend.get_builder_cls()

@@ -1,4 +1,4 @@
-"""Devices come from the CUDA driver, which is played here, and each of its failures is told in its own words."""
+"""Devices come from the CUDA driver, for which a stand-in is compiled; every failure has its own words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from mla_kernels.payloads import discovery
 from mla_kernels.payloads.registry import Arch
 from mla_kernels.tensors import device_of
 
-from tests.runtime.conftest import A100, B200, H200, forget, sm90_registry
+from tests.runtime.conftest import forget
+from tests.runtime.site import sm90_registry
+from tests.support.native.fake_cuda import A100, B200, H200
 
 HERE = "device 0 (NVIDIA H200, compute capability 9.0)"
 ARCHS = (
@@ -54,7 +56,7 @@ def info(capsys) -> dict[str, Any]:
 
 
 def assert_host_only(capsys, state: str, *parts: str) -> None:
-    """The driver is in ``state``; ``info`` and the CPU work, and a lookup for a GPU says why it cannot."""
+    """Check that the driver is in ``state``, ``info`` and the CPU work, and a lookup for a GPU says why it fails."""
     asked = driver.driver()
     assert asked.state == state
     told = info(capsys)
@@ -204,7 +206,7 @@ def test_current_device_decides_where_devices_differ(play):
     thread = threading.Thread(target=lambda: found.append(machine.current_arch()))
     thread.start()
     thread.join()
-    assert found == ["sm90a"]  # a thread without a context
+    assert found == ["sm90a"]  # the thread has no context
 
 
 def test_current_device_is_not_asked_for_where_devices_are_alike(play, monkeypatch):
@@ -275,7 +277,7 @@ def test_exact_before_family_before_baseline():
 
 
 class Elsewhere:
-    """A tensor that tells its device only, as ``torch`` or as DLPack does."""
+    """A tensor that tells only its device, as ``torch`` or as DLPack does."""
 
     def __init__(self, code: int, ordinal: int) -> None:
         self.__dlpack_device__ = lambda: (code, ordinal)

@@ -15,7 +15,8 @@ from mla_kernels import _launcher, reference
 from mla_kernels.diagnostics import doctor, smoke_test
 from mla_kernels.diagnostics.cli import main
 
-from tests.runtime.conftest import A100, CPU, H200, Site, sm90_registry
+from tests.runtime.site import CPU, Site, sm90_registry
+from tests.support.native.fake_cuda import A100, H200
 
 Checks = dict[str, doctor.Check]
 REINSTALL = f"reinstall it: pip install --force-reinstall --no-deps mla-kernels-toy=={mla.__version__}"
@@ -23,7 +24,7 @@ REINSTALL = f"reinstall it: pip install --force-reinstall --no-deps mla-kernels-
 
 @pytest.fixture
 def examine(rediscover) -> Callable[[], Checks]:
-    """What the doctor finds, by name; nothing is cached before or after."""
+    """Return a function that runs the doctor with nothing cached, and gives its checks by name."""
 
     def call() -> Checks:
         checks = doctor.examine()

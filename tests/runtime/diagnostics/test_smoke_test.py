@@ -1,4 +1,4 @@
-"""The small launch of the doctor takes the plainest variant, draws fresh inputs and tells a wrong result."""
+"""The doctor's smoke test takes the plainest variant, draws fresh inputs and detects a wrong result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mla_kernels.diagnostics import smoke_test
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Registry
 
-from tests.runtime.conftest import cpu_registry
+from tests.runtime.site import cpu_registry
 
 
 def only(*ops: str):
-    """The CPU payload as if it held variants of ``ops`` only."""
+    """Return the CPU payload as if it held variants of ``ops`` only."""
     registry = cpu_registry()
     registry["variants"] = [row for row in registry["variants"] if row["op"] in ops]
     return replace(payloads().found["cpu"], registry=Registry.parse(registry))

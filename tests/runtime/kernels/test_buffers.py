@@ -15,20 +15,8 @@ from mla_kernels.kernels import ops as kernels_of_ops
 from mla_kernels.kernels.ops import DecodeKernel, StoreKvKernel
 from mla_kernels.payloads.registry import Variant
 
-from tests.support.native.build import build
+from codegen import abi
 from tests.support.native.noop import DTYPES, Noop
-
-
-@pytest.fixture(scope="module")
-def noop(tmp_path_factory) -> Noop:
-    mla.lookup(op="decode")  # registers the errors
-    return Noop(build(tmp_path_factory.mktemp("payload")))
-
-
-@pytest.fixture(autouse=True)
-def _usual_answers(noop):
-    noop.expect()
-    noop.record.variant = -1
 
 
 def bound(noop: Noop, kernel_type: type[base.Kernel], op: str) -> base.Kernel:
@@ -54,7 +42,7 @@ def allocates(*_: object) -> None:
 def test_a_decode_that_needs_neither_gets_neither(noop, decode, problem, outputs):
     with (
         patch.object(kernels_of_ops, "empty", allocates),
-        patch.object(decode, "_native", None),  # neither asked for a size nor for a plan
+        patch.object(decode, "_native", None),  # the kernel is asked neither for a size nor for a plan
     ):
         out, lse = decode(**problem.arguments(), **outputs)
     assert out is outputs["out"]
@@ -90,6 +78,15 @@ def test_a_given_plan_stays(noop, decode, problem, outputs):
     assert (noop.record.plan, noop.record.workspace_bytes) == (plan.buffer.data_ptr(), 128)
     assert noop.fields("decode")["max_splits"] == 5
     assert noop.fields("decode")["batch_invariant"] == 1
+
+
+@pytest.mark.parametrize("name", [scalar.name for scalar in abi.OP["decode"].scalars if scalar.planned])
+def test_a_plan_is_made_for_each_of_its_scalars(noop, decode, problem, name):
+    plan = decode.plan(problem.seq_lens, num_heads=4, q_len=1, **{name: 1})
+    assert noop.fields("decode")[name] == 1
+    noop.record.variant = -1
+    decode.plan(problem.seq_lens, out=plan)
+    assert (noop.record.variant, noop.fields("decode")[name]) == (0, 1)
 
 
 def test_options_of_the_one_call_reach_a_decode_without_a_plan(noop, decode, problem, outputs):

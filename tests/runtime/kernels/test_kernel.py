@@ -1,4 +1,4 @@
-"""A kernel's call: what may be given, what is allocated, and that every way of asking gives the same bits."""
+"""A call of a kernel: what may be given, what is allocated, and the same bits for every way of asking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mla_kernels.errors import InvalidArgumentError
 from mla_kernels.kernels.ops import KERNELS
 
 from codegen import abi
-from tests.runtime.conftest import SCALE, Decode
+from tests.runtime.small_decode import SCALE, Decode
 
 
 def same(one, other) -> bool:

@@ -63,7 +63,7 @@ _future = Api(2, 0, ctypes.addressof(API), (ctypes.c_void_p * 3)(), _EXPORT(), _
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_names: list[bytes] = []  # a capsule borrows its name
+_names: list[bytes] = []  # capsules borrow their names
 
 
 def capsule(content: ctypes.Structure, name: bytes) -> Any:
@@ -72,7 +72,7 @@ def capsule(content: ctypes.Structure, name: bytes) -> Any:
 
 
 class OnDevice:
-    """Pretends that a tensor's memory lies on another device; exchanged through the C functions."""
+    """A tensor that pretends to lie on another device, and is exchanged through the C functions."""
 
     __dlpack_c_exchange_api__ = capsule(_future, b"dlpack_exchange_api")
 

@@ -15,20 +15,9 @@ from mla_kernels.errors import STATUS, InvalidArgumentError, PayloadError
 
 from codegen import abi
 from tests.support.native.build import build
-from tests.support.native.noop import SIZES, Noop, arguments, expected, launch
+from tests.support.native.noop import SIZES, arguments, expected, launch
 
 OPS = tuple(abi.OP)
-
-
-@pytest.fixture(scope="module")
-def noop(tmp_path_factory) -> Noop:
-    _launcher.set_errors(STATUS)
-    return Noop(build(tmp_path_factory.mktemp("payload")))
-
-
-@pytest.fixture(autouse=True)
-def _usual_answers(noop):
-    noop.expect()
 
 
 def test_module_describes_the_abi():
@@ -72,6 +61,8 @@ def test_kernel_refuses_what_it_does_not_know(noop):
         noop.payload.kernel(name, {"q_dtype": "bf16"}, {}, "cpu")
     with pytest.raises(ValueError, match="no cache has kv_dtype 'int4'"):
         noop.payload.kernel(name, dtypes | {"kv_dtype": "int4"}, {}, "cpu")
+    with pytest.raises(ValueError, match="no cache has kv_dtype 'bf16', d_qk 576 and d_v 256"):
+        noop.payload.kernel(name, dtypes | {"d_v": 256}, {}, "cpu")
     with pytest.raises(ValueError, match="no dimension or integer 'topk'"):
         noop.payload.kernel(name, dtypes, {"topk": (1, 2, 1)}, "cpu")
     with pytest.raises(ValueError, match="no range"):
@@ -225,14 +216,13 @@ def test_payload_errors_become_their_class(noop, status, name):
         assert all(text in str(caught.value) for text in ("seq_lens[3]", "5000", "0 to 4096"))
 
 
-def test_errors_before_classes_are_registered(noop, tmp_path):
-    library = build(tmp_path)
+def test_errors_before_classes_are_registered(noop_library):
     script = f"""
 import pytest
 from mla_kernels import _launcher
 with pytest.raises(ImportError, match="absent.so cannot be loaded"):
     _launcher.Payload("absent.so")
-kernel = _launcher.Payload({str(library)!r}).kernel("cpu_to_global_indices", {{}}, {{}}, "cpu")
+kernel = _launcher.Payload({str(noop_library)!r}).kernel("cpu_to_global_indices", {{}}, {{}}, "cpu")
 with pytest.raises(ValueError, match="req_id: got list; accepts a tensor with __dlpack__"):
     kernel.launch([], None, None, None, 1, None, None, None)
 with pytest.raises(KeyError):

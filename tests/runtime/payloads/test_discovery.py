@@ -1,4 +1,4 @@
-"""Payloads are found by entry point; one that cannot be used is kept with its reason, and said wherever it matters."""
+"""Payloads are found by entry point; one that cannot be used is kept with its reason, which errors repeat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mla_kernels.errors import VariantNotFoundError
 from mla_kernels.payloads import discovery
 
-from tests.runtime.conftest import CPU, Site, cpu_registry
+from tests.runtime.site import CPU, Site, cpu_registry
 from tests.support.native.build import build
 
 

@@ -37,8 +37,9 @@ def document() -> dict:
         "arch": {"name": "cpu", "device": "cpu"},
         "abi_hash": "",
         "traits": {},
+        "accepted": {},
         "domains": {},
-        "excludes": [],
+        "allow": [],
         "variants": rows,
     }
 

@@ -11,7 +11,7 @@ INCLUDE = HERE.parents[2] / "generated" / "include"
 
 
 def build(folder: Path, source: str = "noop", *macros: str) -> Path:
-    """Compile ``<source>.cpp`` into ``folder`` with ``macros`` defined; the path of the library."""
+    """Compile ``<source>.cpp`` into ``folder`` with ``macros`` defined, and return the library's path."""
     library = folder / f"lib{'_'.join((source, *macros)).lower()}.so"
     command = [os.environ.get("CXX", "c++"), "-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
     command += [f"-D{macro}" for macro in macros]

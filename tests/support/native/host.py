@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def check(folder: Path, *sources: str) -> None:
-    """Build a program in ``folder`` of ``sources``, paths from the root, and let it say what differs."""
+    """Build a program of ``sources``, paths from the root, in ``folder``, and fail with what it prints."""
     program = folder / "host"
     folders = [ROOT / "package/csrc", ROOT / "generated/include", cuda_headers()]
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
@@ -25,7 +25,7 @@ def check(folder: Path, *sources: str) -> None:
 
 
 def cuda_headers() -> Path:
-    """Where pip or the system put the runtime's headers."""
+    """Return where pip or the system put the runtime's headers."""
     spec = find_spec("nvidia.cu13") if find_spec("nvidia") else None
     folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
     nvcc = shutil.which("nvcc")

@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 from mla_kernels import _launcher
+from mla_kernels.formats import LATENT, format_named
 
 from codegen import abi
-from codegen.signature.arguments import LATENT, ROPE, Tensor
+from codegen.signature.arguments import Tensor
 
 SIZES = {
     "batch": 3, "q_len": 2, "num_heads": 5, "num_pages": 7, "page_size": 4, "table_width": 6, "topk": 8,
@@ -58,7 +59,7 @@ class Noop:
         self._library.noop_expect(ctypes.c_int64(plan), ctypes.c_int64(workspace), ctypes.c_int(status))
 
     def fields(self, op: str) -> dict[str, float | int]:
-        """The last problem, read as the layout of ``codegen.abi`` says."""
+        """Return the fields of the last problem, read as the layout of ``codegen.abi`` says."""
         data = bytes(self.record.problem)
         offsets = abi.OP[op].offsets
         return {
@@ -78,23 +79,24 @@ class Noop:
 
 
 def extents(tensor: Tensor, dtype: str) -> tuple[int, ...]:
-    """The shape of an argument, packed rows whole."""
+    """Return the shape of an argument whose packed rows are whole."""
     shape = tuple(SIZES[dim] for dim in tensor.dims)
     if tensor.row is None:
         return shape
-    if tensor.row == "mla":
-        return (*shape, 656 if dtype == "fp8_ds_mla" else LATENT + ROPE)
-    return (*shape, tensor.row if isinstance(tensor.row, int) else SIZES[tensor.row])
+    if tensor.packed:
+        form = format_named(dtype)
+        return (*shape, form.token_bytes if form.is_bytes else form.d_qk)
+    return (*shape, SIZES.get(str(tensor.row), tensor.shape[-1]))
 
 
 def strided(shape: tuple[int, ...], dtype: torch.dtype, contiguous: int) -> torch.Tensor:
-    """A tensor with room after every dimension but the last ``contiguous`` ones."""
+    """Make a tensor with room after every dimension but the last ``contiguous`` ones."""
     room = [n if index >= len(shape) - contiguous else n + 1 for index, n in enumerate(shape)]
     return torch.zeros(room, dtype=dtype)[tuple(slice(n) for n in shape)]
 
 
 def arguments(op: str, **dtypes: str) -> dict[str, Any]:
-    """Every argument of an op, optional ones too: tensors with strides of their own, scalars all different."""
+    """Make every argument of an op, optional ones too. Tensors have strides of their own, and all scalars differ."""
     result: dict[str, Any] = {}
     for tensor in abi.OP[op].tensors:
         dtype = (DTYPES | dtypes).get(tensor.dtype, tensor.dtype)
@@ -107,12 +109,12 @@ def arguments(op: str, **dtypes: str) -> dict[str, Any]:
 
 
 def launch(kernel: _launcher.Kernel, named: Mapping[str, Any], plan: Any = None, workspace: Any = None) -> Any:
-    """What the launch lacks, or None."""
+    """Launch, and return what the launch lacks, or None."""
     return kernel.launch(*named.values(), plan, workspace, None)
 
 
 def expected(op: str, named: Mapping[str, Any], byte_rows: bool = False) -> dict[str, float | int]:
-    """The problem that the arguments describe, made from the definition alone."""
+    """Return the problem that the arguments describe, made from the definition alone."""
     result: dict[str, float | int] = {field.name: 0 for field in abi.OP[op].fields}
     result["op"] = list(abi.OP).index(op)
     for tensor in abi.OP[op].tensors:

@@ -2,6 +2,7 @@
 
 #include "common/traits.h"
 #include "cpu/attention.h"
+#include "cpu/decode/supports.h"
 #include "cpu/op.h"
 
 namespace mla::cpu {
@@ -20,7 +21,7 @@ Status launch(const mla_decode_problem& problem, const AttentionTypes& types, Co
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Decode : Op<mla_decode_problem> {
   static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
-  static_assert(kLoad == Load::direct && kSchedule == Schedule::split);
+  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);
   static Status plan_size(const Problem& problem, int64_t* bytes);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/dtype.h"
+#include "cpu/gather_kv/supports.h"
 #include "cpu/op.h"
 
 namespace mla::cpu {
@@ -14,6 +15,8 @@ Status launch(const mla_gather_kv_problem& problem, const CacheFormat& format, D
 
 template <DType kKv, DType kOut>
 struct GatherKv : Op<mla_gather_kv_problem> {
+  static_assert(gather_kv::supports(kKv, kOut));
+
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };

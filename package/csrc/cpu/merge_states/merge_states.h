@@ -2,6 +2,7 @@
 
 #include "common/dtype.h"
 #include "common/traits.h"
+#include "cpu/merge_states/supports.h"
 #include "cpu/op.h"
 
 namespace mla::cpu {
@@ -15,7 +16,7 @@ Status launch(const mla_merge_states_problem& problem, DType in, DType out);
 
 template <DType kIn, DType kOut, Schedule kSchedule>
 struct MergeStates : Op<mla_merge_states_problem> {
-  static_assert(kSchedule == Schedule::rows);
+  static_assert(merge_states::supports(kIn, kOut, kSchedule));
 
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

@@ -3,13 +3,14 @@
 #include "common/traits.h"
 #include "cpu/op.h"
 #include "cpu/sparse/driver.h"
+#include "cpu/sparse_decode/supports.h"
 
 namespace mla::cpu {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
   static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
-  static_assert(kLoad == Load::direct && kSchedule == Schedule::split);
+  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);

@@ -3,6 +3,7 @@
 #include "common/traits.h"
 #include "cpu/op.h"
 #include "cpu/sparse/driver.h"
+#include "cpu/sparse_prefill/supports.h"
 #include "mla/conversions.h"
 
 namespace mla::cpu {
@@ -10,7 +11,7 @@ namespace mla::cpu {
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
-  static_assert(kLoad == Load::direct && kSchedule == Schedule::rows);
+  static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

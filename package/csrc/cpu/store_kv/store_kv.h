@@ -2,6 +2,7 @@
 
 #include "common/dtype.h"
 #include "cpu/op.h"
+#include "cpu/store_kv/supports.h"
 
 namespace mla::cpu {
 
@@ -14,6 +15,8 @@ Status launch(const mla_store_kv_problem& problem, DType in, const CacheFormat& 
 
 template <DType kIn, DType kKv>
 struct StoreKv : Op<mla_store_kv_problem> {
+  static_assert(store_kv::supports(kIn, kKv));
+
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };

@@ -2,6 +2,7 @@
 
 #include "common/dtype.h"
 #include "common/op.h"
+#include "cuda/store_kv/supports.h"
 
 namespace mla::cuda {
 
@@ -9,6 +10,8 @@ namespace mla::cuda {
 // positive and finite, which only the device knows, NaN is stored.
 template <DType kIn, DType kKv>
 struct StoreKv : Op<mla_store_kv_problem> {
+  static_assert(store_kv::supports(kIn, kKv));
+
   static Status can_run(const Problem& problem);
   static Status prepare(int32_t device);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

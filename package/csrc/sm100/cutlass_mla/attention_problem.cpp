@@ -93,7 +93,7 @@ void set_query(const void* latent, const int64_t (&latent_stride)[3], const void
   }
 }
 
-Status check_kv(const KvView& kv, DType dtype) {
+Status check_kv(const cuda::KvView& kv, DType dtype) {
   const int64_t bytes = static_cast<int64_t>(element_bytes(dtype));
   if (!is_aligned(kv.latent) || !is_aligned(kv.rope)) {
     return Status::error(MLA_ALIGNMENT, "kv_cache", "an address that 16 does not divide",

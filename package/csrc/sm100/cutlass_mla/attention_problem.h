@@ -6,6 +6,7 @@
 #include "common/dtype.h"
 #include "common/scales.h"
 #include "common/status.h"
+#include "cuda/kv_view.h"
 #include "cuda/traits.h"
 #include "sm100/cutlass_mla/batch_rows.h"
 
@@ -13,16 +14,9 @@ namespace mla::sm100 {
 
 using Traits = cuda::Traits;
 
-// KV as the kernel sees it: pages, or batch rows of `page_size` tokens each. Strides are in
-// elements.
-struct KvView {
+// KV as the kernel sees it: pages, or batch rows of `page_size` tokens each.
+struct BatchKvView : cuda::KvView {
   bool paged;
-  const void* latent;
-  const void* rope;
-  int64_t latent_stride_page;
-  int64_t latent_stride_token;
-  int64_t rope_stride_page;
-  int64_t rope_stride_token;
   int64_t page_count;
   int32_t page_size;
 };
@@ -34,7 +28,7 @@ struct AttentionProblem {
   RowSource source;
   QueryPacking query;
   RowResults results;
-  KvView kv;
+  BatchKvView kv;
   float softmax_scale;
   float out_scale;
   bool has_tokens;  // some row may have one
@@ -73,7 +67,7 @@ void set_query_and_results(const Problem& p, const Traits& traits, AttentionProb
 }
 
 // Refuses addresses and strides that cannot be copied 16 bytes at a time. Absent tensors pass.
-Status check_kv(const KvView& kv, DType dtype);
+Status check_kv(const cuda::KvView& kv, DType dtype);
 
 // Refuses an `out` that the kernel cannot write in place where it would have to.
 Status check_results(const AttentionProblem& attention);

@@ -21,6 +21,7 @@
 #include "kernel/sm100_mla_tile_scheduler.hpp"
 // clang-format on
 
+#include "cuda/cutlass_element.cuh"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 #include "sm100/cutlass_mla/attention_problem.h"
@@ -31,20 +32,7 @@
 
 namespace mla::sm100 {
 
-template <DType kDType>
-struct CutlassType;
-template <>
-struct CutlassType<DType::fp16> {
-  using type = cutlass::half_t;
-};
-template <>
-struct CutlassType<DType::bf16> {
-  using type = cutlass::bfloat16_t;
-};
-template <>
-struct CutlassType<DType::e4m3> {
-  using type = cutlass::float_e4m3_t;
-};
+using cuda::ElementOf;
 
 using TileShape = cute::Shape<cute::Int<kHeads>, cute::Int<kTileTokens>,
                               cute::Shape<cute::Int<kLatent>, cute::Int<kRope>>>;
@@ -56,7 +44,7 @@ using TileScheduler = std::conditional_t<kSchedule == Schedule::persistent,
 
 template <DType kElement, DType kOut, Load kLoad, Schedule kSchedule>
 using MlaKernel = cutlass::fmha::kernel::Sm100FmhaMlaKernelTmaWarpspecialized<
-    TileShape, typename CutlassType<kElement>::type, float, typename CutlassType<kOut>::type, float,
+    TileShape, typename ElementOf<kElement>::Type, float, typename ElementOf<kOut>::Type, float,
     TileScheduler<kSchedule>, /*kIsCpAsync=*/kLoad == Load::cpasync>;
 
 template <class ElementOut>
@@ -72,7 +60,7 @@ typename Kernel::Arguments make_arguments(const AttentionProblem& attention,
   using ElementOut = typename Kernel::ElementOut;
   char* const base = static_cast<char*>(workspace);
   const RowArrays arrays = row_arrays(attention, layout, workspace);
-  const KvView& kv = attention.kv;
+  const BatchKvView& kv = attention.kv;
   const QueryPacking& query = attention.query;
   const RowResults& results = attention.results;
   const int which = attention.shape.q_len == 1 ? 0 : 1;  // the stride from row to row

@@ -50,7 +50,6 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::run(const AttentionProblem& attention,
                                                     const WorkspaceLayout& layout, void* workspace,
                                                     Stream stream) {
-  static_assert(kQ == kKv, "the kernel multiplies equal types");
   return launch_kernel<MlaKernel<kQ, kOut, kLoad, kSchedule>>(attention, layout, workspace,
                                                               static_cast<cudaStream_t>(stream));
 }

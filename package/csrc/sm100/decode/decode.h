@@ -5,6 +5,7 @@
 #include "common/dtype.h"
 #include "common/op.h"
 #include "common/traits.h"
+#include "sm100/decode/supports.h"
 
 namespace mla::sm100 {
 
@@ -13,6 +14,8 @@ struct WorkspaceLayout;
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Decode : Op<mla_decode_problem> {
+  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

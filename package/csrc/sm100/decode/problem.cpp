@@ -78,13 +78,9 @@ Status describe(const Problem& p, const Traits& traits, AttentionProblem* attent
   }
   set_query_and_results(p, traits, attention);
   attention->source = row_source(p);
-  attention->kv = {!is_contiguous(p),
-                   p.kv_latent,
-                   p.kv_rope,
-                   p.kv_latent_stride_page,
-                   p.kv_latent_stride_token,
-                   p.kv_rope_stride_page,
-                   p.kv_rope_stride_token,
+  attention->kv = {{p.kv_latent, p.kv_rope, p.kv_latent_stride_page, p.kv_latent_stride_token,
+                    p.kv_rope_stride_page, p.kv_rope_stride_token},
+                   !is_contiguous(p),
                    p.num_pages,
                    static_cast<int32_t>(p.page_size)};
   attention->has_tokens = p.num_pages > 0 && attention->source.capacity > 0;

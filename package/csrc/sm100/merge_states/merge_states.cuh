@@ -32,7 +32,7 @@ __global__ void clamp_counts(Problem p, int32_t* counts) {
 // empty, which it gives an LSE of +inf.
 template <DType kIn, DType kOut>
 __global__ void __launch_bounds__(kThreads) complete_rows(Problem p) {
-  using Element = typename CutlassType<kOut>::type;
+  using Element = typename ElementOf<kOut>::Type;
   const int64_t h = blockIdx.x;
   const int64_t t = blockIdx.y;
   const int32_t count = clamped_count(p, t);
@@ -74,7 +74,6 @@ inline Status check_strides(std::initializer_list<Stride> strides) {
 
 template <DType kIn, DType kOut, Schedule kSchedule>
 Status MergeStates<kIn, kOut, kSchedule>::can_run(const Problem& p) {
-  static_assert(kIn == DType::fp32 && kSchedule == Schedule::reduction);
   MLA_TRY(check_extents({{"num_states", p.num_states}, {"num_tokens", p.num_tokens}}));
   constexpr int64_t kMaxTokens = 65535;  // of a grid
   if (p.num_heads != kHeads || p.head_dim != kLatent || p.num_states > kMaxSplits ||
@@ -108,7 +107,7 @@ Status MergeStates<kIn, kOut, kSchedule>::workspace_size(const Problem& p, int64
 template <DType kIn, DType kOut, Schedule kSchedule>
 Status MergeStates<kIn, kOut, kSchedule>::launch(const Problem& p, ConstBuffer, Buffer workspace,
                                                  Stream stream) {
-  using Reduction = ReductionKernel<typename CutlassType<kOut>::type>;
+  using Reduction = ReductionKernel<typename ElementOf<kOut>::Type>;
   MLA_TRY(can_run(p));
   if (p.num_tokens == 0) return {};
   MLA_TRY(
@@ -124,7 +123,7 @@ Status MergeStates<kIn, kOut, kSchedule>::launch(const Problem& p, ConstBuffer, 
             p, counts);
     typename Reduction::Arguments arguments;
     arguments.ptr_oaccum = static_cast<float*>(p.o);
-    arguments.ptr_o = static_cast<typename CutlassType<kOut>::type*>(p.out);
+    arguments.ptr_o = static_cast<typename ElementOf<kOut>::Type*>(p.out);
     arguments.ptr_lseaccum = static_cast<float*>(p.lse);
     arguments.ptr_lse = static_cast<float*>(p.out_lse);
     arguments.num_batches = static_cast<int>(p.num_tokens);

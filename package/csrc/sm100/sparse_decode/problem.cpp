@@ -61,9 +61,10 @@ Status set_paged(const Problem& p, AttentionProblem* attention) {
   source.page_size = static_cast<int32_t>(std::max<int64_t>(p.page_size, 1));
   source.page_units = static_cast<int32_t>(latent.page);
   source.token_units = static_cast<int32_t>(latent.token);
-  attention->kv = {true,          p.kv_latent,          p.kv_rope,
-                   latent.stride, latent.stride,        rope.stride,
-                   rope.stride,   of_pages + of_tokens, 1};
+  attention->kv = {{p.kv_latent, p.kv_rope, latent.stride, latent.stride, rope.stride, rope.stride},
+                   true,
+                   of_pages + of_tokens,
+                   1};
   return {};
 }
 
@@ -111,13 +112,8 @@ void set_gathered_kv(const WorkspaceLayout& layout, void* workspace, AttentionPr
   uint16_t* const rows =
       reinterpret_cast<uint16_t*>(static_cast<char*>(workspace) + layout.gathered);
   const int64_t stride = layout.table_stride * kHeadDim;
-  attention->kv = {false,
-                   rows,
-                   rows + kLatent,
-                   stride,
-                   kHeadDim,
-                   stride,
-                   kHeadDim,
+  attention->kv = {{rows, rows + kLatent, stride, kHeadDim, stride, kHeadDim},
+                   false,
                    attention->shape.rows,
                    static_cast<int32_t>(layout.table_stride)};
 }

@@ -28,7 +28,6 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Probl
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
                                                              Buffer workspace, Stream stream) {
-  static_assert(kLoad == Load::gather ? kQ == DType::bf16 && kKv == DType::fp8_ds_mla : kQ == kKv);
   using Kernel = Dense<kQ, kOut, kLoad, kSchedule>;
   AttentionProblem attention;
   MLA_TRY(describe_all(problem, {kQ, kKv, kOut, kLoad, kSchedule}, &attention));

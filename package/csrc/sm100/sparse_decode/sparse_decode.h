@@ -5,6 +5,7 @@
 #include "common/dtype.h"
 #include "common/op.h"
 #include "common/traits.h"
+#include "sm100/sparse_decode/supports.h"
 
 namespace mla::sm100 {
 
@@ -12,6 +13,8 @@ namespace mla::sm100 {
 // bf16 rows.
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
+  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

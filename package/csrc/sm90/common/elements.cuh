@@ -2,22 +2,12 @@
 #pragma once
 
 #include <cutlass/numeric_conversion.h>
-#include <cutlass/numeric_types.h>
 
-#include "common/dtype.h"
+#include "cuda/cutlass_element.cuh"
 
 namespace mla::sm90 {
 
-template <DType kDType>
-struct ElementOf;
-template <>
-struct ElementOf<DType::fp16> {
-  using Type = cutlass::half_t;
-};
-template <>
-struct ElementOf<DType::bf16> {
-  using Type = cutlass::bfloat16_t;
-};
+using cuda::ElementOf;
 
 // Rounds two neighbours of a row and packs them into a word.
 template <class Element>

@@ -7,10 +7,12 @@
 
 #include "cuda/divisor.h"
 #include "cuda/host_device.h"
+#include "cuda/kv_view.h"
 
 namespace mla::sm90 {
 
 using cuda::Divisor;
+using cuda::KvView;
 
 // Where a box of queries is in its tensor map: query token and batch.
 struct QueryCoordinates {
@@ -50,16 +52,6 @@ struct QueryView {
   MLA_HOST_DEVICE QueryCoordinates coordinates(int32_t request, int32_t s) const {
     return latent.coordinates(request, s);
   }
-};
-
-// Latent and rope rows of a paged cache.
-struct KvView {
-  const void* latent;
-  const void* rope;
-  int64_t latent_stride_page;
-  int64_t latent_stride_token;
-  int64_t rope_stride_page;
-  int64_t rope_stride_token;
 };
 
 // A cache that requests find by a page table. Contiguous KV is a page a request, without a table.

@@ -5,11 +5,14 @@
 #include "common/dtype.h"
 #include "common/op.h"
 #include "common/traits.h"
+#include "sm90/decode/supports.h"
 
 namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct Decode : Op<mla_decode_problem> {
+  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+
   static Status can_run(const Problem& problem);
   static Status plan_size(const Problem& problem, int64_t* bytes);
   static Status plan(const Problem& problem, Buffer plan, Stream stream);

@@ -6,11 +6,14 @@
 #include "common/op.h"
 #include "common/traits.h"
 #include "sm90/sparse_decode/problem.h"
+#include "sm90/sparse_decode/supports.h"
 
 namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
+  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);

@@ -1,0 +1,171 @@
+"""Adds a point to the matrix: a value in an existing row where one fits, otherwise a new row beside its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from codegen import abi
+from codegen.allow import completed, refusal
+from codegen.edit.point import matches, named
+from codegen.load import MATRIX, load
+from codegen.model import Matrix, MatrixError, Range, Value, Variant
+from codegen.rows import Entry, Table, entries, with_field, with_row, with_table
+from codegen.validate import checked
+
+Edit = tuple[Path, list[str]]
+"""A file of the matrix and its new lines."""
+
+
+def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
+    """Add ``point`` to the matrix in ``folder`` and return the names of the variants that appeared or accept more.
+
+    Beside the op's fields, the point may say the ``priority`` of a new row. A table of several archs serves them all.
+
+    Raises
+    ------
+    MatrixError
+        The point names no op, is not allowed, is served already, or would break the matrix; nothing is then written.
+    """
+    matrix = load(folder)
+    before = checked(matrix)
+    op, arch, fields = named(matrix, point, ("priority",))
+    priority = fields.pop("priority", None)
+    whole = complete(matrix, before, op, arch, fields)
+    problems: list[str] = []
+    for path, lines in _edits(matrix, before, folder, {"op": op, "arch": arch, **whole}, priority):
+        text = path.read_text(encoding="utf-8")
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        try:
+            after = checked(load(folder))
+        except MatrixError as error:
+            problems = error.problems
+        else:
+            if any(_serves(variant, op, arch, whole) for variant in after):
+                old = {variant.name: variant.accepts for variant in before}
+                return tuple(v.name for v in after if old.get(v.name) != v.accepts)
+        path.write_text(text, encoding="utf-8")
+    raise MatrixError(problems or ["no row can say this point beside what it says already; write one by hand"])
+
+
+def complete(
+    matrix: Matrix, variants: Sequence[Variant], op: str, arch: str, fields: Mapping[str, Value]
+) -> dict[str, Value]:
+    """The fields with all traits of the op, those left out as the nearest variant has them.
+
+    Raises
+    ------
+    MatrixError
+        An element type is missing, the matrix does not allow the point, or a variant serves it.
+    """
+    traits = abi.OP[op].traits
+    if "out_dtype" in traits and "q_dtype" in fields:
+        own = fields["q_dtype"]
+        fields = {**fields, "out_dtype": fields.get("out_dtype", "bf16" if own == "e4m3" else own)}
+    missing = [trait for trait in traits if trait.endswith("_dtype") and trait not in fields]
+    if missing:
+        raise MatrixError([f"{trait} is missing: {op} needs {', '.join(traits)}" for trait in missing])
+    reason = refusal(matrix, op, arch, fields)
+    if reason:
+        raise MatrixError([f"it cannot be added: {reason}"])
+    others = [dict(variant.baked) for variant in variants if (variant.op, variant.arch) == (op, arch)]
+    nearest = max(others, key=lambda baked: len(baked.items() & fields.items()), default={})
+    fields = completed(matrix.boxes(op, arch), traits, fields, nearest)
+    if any(_serves(variant, op, arch, fields) for variant in variants):
+        raise MatrixError(["the matrix holds this point already"])
+    return {name: fields[name] for name in matrix.fields(op) if name in fields}
+
+
+def _serves(variant: Variant, op: str, arch: str, fields: Mapping[str, Value]) -> bool:
+    accepts = dict(variant.accepts)
+    traits = {name: value for name, value in fields.items() if name not in accepts}
+    return matches(variant, op, arch, traits) and all(
+        value in accepts[name] for name, value in fields.items() if name in accepts
+    )
+
+
+def _edits(
+    matrix: Matrix, variants: Sequence[Variant], folder: Path, point: Mapping[str, Value], priority: Value | None
+) -> Iterator[Edit]:
+    """The edits that could add a point, the least first: a wider row, a longer list, a new row, a new table."""
+    op, arch = str(point["op"]), str(point["arch"])
+    traits = matrix.stated(op, point)
+    tables = [
+        (path, table, shared, rows)
+        for path in sorted(folder.glob("*.toml"))
+        for table, shared, rows in entries(path, "kernel")
+        if shared.get("op") == op and arch in _choices(shared.get("arch"))
+    ]
+    found = next((variant for variant in variants if matches(variant, op, arch, traits)), None)
+    for path, _, _, rows in tables:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for entry in rows:
+            if found is not None and entry.where == found.where:
+                yield path, _widened(lines, entry, found, point)
+            elif found is None and priority is None:
+                yield from _longer(path, lines, entry, traits)
+    if found is None:
+        yield from _new(matrix, folder, tables, point, priority)
+
+
+def _choices(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _widened(lines: list[str], entry: Entry, variant: Variant, point: Mapping[str, Value]) -> list[str]:
+    """A row that accepts the numbers and names of a point at run time."""
+    for name, accepted in variant.accepts:
+        value = point.get(name)
+        if value is None or value in accepted:
+            continue
+        if isinstance(accepted, Range):
+            wider = accepted.with_value(int(value))
+            stated: Any = wider.stated()
+        else:
+            stated = [*accepted, value]
+        lines = with_field(lines, entry, name, stated)
+    return lines
+
+
+def _longer(path: Path, lines: list[str], entry: Entry, traits: Mapping[str, Value]) -> Iterator[Edit]:
+    """A row whose cache or output types become one more, where that makes the point alone."""
+    lacking = [name for name, value in traits.items() if value not in _choices(entry.fields.get(name))]
+    if len(lacking) == 1 and lacking[0] in ("kv_dtype", "out_dtype"):
+        (name,) = lacking
+        alone = all(len(_choices(entry.fields[other])) == 1 for other in traits if other != name)
+        if alone and (entry.table.rows is None or name in entry.own):
+            yield path, with_field(lines, entry, name, [*_choices(entry.fields[name]), traits[name]])
+
+
+def _new(
+    matrix: Matrix,
+    folder: Path,
+    tables: Sequence[tuple[Path, Table, Mapping[str, Any], Sequence[Entry]]],
+    point: Mapping[str, Value],
+    priority: Value | None,
+) -> Iterator[Edit]:
+    """A row in a table that says nothing else than the point, or a table below the last of its op and arch."""
+    op, arch = str(point["op"]), str(point["arch"])
+    own = matrix.stated(op, point) | ({} if priority is None else {"priority": priority})
+    for path, table, shared, _ in reversed(tables):
+        common = {name: value for name, value in shared.items() if name not in ("op", "arch")}
+        if table.rows and all(own.get(name, value) == value for name, value in common.items()):
+            left = {name: value for name, value in own.items() if name not in common}
+            yield path, with_row(path.read_text(encoding="utf-8").splitlines(), table, left)
+    fields = {"op": op, "arch": arch, **own}
+    if tables:
+        path, table = tables[-1][:2]
+    else:
+        path, table = _allowing(folder, op, arch)
+    yield path, with_table(path.read_text(encoding="utf-8").splitlines(), table, fields)
+
+
+def _allowing(folder: Path, op: str, arch: str) -> tuple[Path, Table]:
+    """The last table that allows points of an op on an arch, below which its first row belongs."""
+    return [
+        (path, table)
+        for path in sorted(folder.glob("*.toml"))
+        for table, shared, _ in entries(path, "allow")
+        if shared.get("op") == op and arch in _choices(shared.get("arch"))
+    ][-1]

@@ -1,0 +1,154 @@
+"""Where the rows of a matrix file stand, and how they are written, so that editing one leaves all others as they are.
+
+A table's ``rows`` vary what the table itself leaves open; a table without them is one row. Each row stands on a line of
+its own, and comments may stand between them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from codegen.model import MatrixError
+
+ROWS = re.compile(r"rows = \[(\])?\s*(#.*)?$")
+ROW = re.compile(r"(?P<indent>\s*)(?P<row>\{.*\})(?P<rest>,?\s*(#.*)?)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The lines of a table, counted from 0, from its header up to ``end``; ``rows`` is ``None`` without such a list."""
+
+    header: int
+    end: int
+    rows: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row as it is written: what it says itself, what its table says for all, and the line where it stands."""
+
+    path: Path
+    table: Table
+    line: int
+    own: Mapping[str, Any]
+    shared: Mapping[str, Any]
+
+    @property
+    def where(self) -> str:
+        """The file and the line, as compilers write them."""
+        return f"{self.path.name}:{self.line + 1}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the row says with its table."""
+        return {**self.shared, **self.own}
+
+
+def document(path: Path) -> Mapping[str, Any]:
+    """The tables of a file.
+
+    Raises
+    ------
+    MatrixError
+        It is not TOML.
+    """
+    try:
+        return _parsed(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise MatrixError([f"{path.name}: {error}"]) from error
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Mapping[str, Any]:
+    return tomllib.loads(text)
+
+
+def entries(path: Path, kind: str) -> Iterator[tuple[Table, Mapping[str, Any], list[Entry]]]:
+    """Each ``[[kind]]`` table of a file: its place, what it says for all of its rows, and these.
+
+    Raises
+    ------
+    MatrixError
+        The file is not TOML, or a row does not stand on a line of its own.
+    """
+    stated = document(path).get(kind, [])
+    places = list(tables(path.read_text(encoding="utf-8").splitlines(), kind))
+    if not isinstance(stated, list) or len(stated) != len(places):
+        raise MatrixError([f"{path.name}: write each {kind} as a table of its own, below a line [[{kind}]]"])
+    for place, table in zip(places, stated, strict=True):
+        shared = {name: value for name, value in table.items() if name != "rows"}
+        rows, lines = table.get("rows", [{}]), [place.header] if place.rows is None else place.rows
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows) or len(rows) != len(lines):
+            where = f"{path.name}:{place.header + 1}: rows"
+            raise MatrixError([f"{where}: write each on a line of its own, in braces, below 'rows = ['"])
+        yield place, shared, [Entry(path, place, line, own, shared) for line, own in zip(lines, rows, strict=True)]
+
+
+def tables(lines: list[str], kind: str) -> Iterator[Table]:
+    """The places of all ``[[kind]]`` tables; a table ends at its last line that is neither empty nor a comment.
+
+    Tables within it, such as ``[kind.reasons]``, are part of it.
+    """
+    headers = [number for number, line in enumerate(lines) if line.startswith("[") and not line.startswith(f"[{kind}.")]
+    for number, following in zip(headers, [*headers[1:], len(lines)], strict=True):
+        if lines[number].split("#")[0].rstrip() != f"[[{kind}]]":
+            continue
+        body = range(number, following)
+        end = max(line for line in body if lines[line].strip() and not lines[line].startswith("#")) + 1
+        has_rows = any(ROWS.match(lines[line]) for line in body)
+        yield Table(number, end, tuple(line for line in body if ROW.match(lines[line])) if has_rows else None)
+
+
+def value_text(value: Any) -> str:
+    """A value in TOML: a name, a number, a list, or a table of numbers."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {value_text(item)}" for name, item in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(value_text, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def with_field(lines: list[str], entry: Entry, name: str, value: Any) -> list[str]:
+    """The lines with a row that says ``value`` of a field."""
+    changed = list(lines)
+    if entry.table.rows is not None:
+        match = ROW.match(lines[entry.line])
+        indent, rest = (match["indent"], match["rest"]) if match else ("  ", ",")
+        changed[entry.line] = indent + value_text({**entry.own, name: value}) + rest
+        return changed
+    stated = [line for line in range(entry.line, entry.table.end) if re.match(rf"{name}\s*=", lines[line])]
+    text = f"{name} = {value_text(value)}"
+    if stated:
+        changed[stated[0]] = text
+    else:
+        changed.insert(entry.table.end, text)
+    return changed
+
+
+def without(lines: list[str], entry: Entry) -> list[str]:
+    """The lines without a row; its table goes with its last row, and comments outside of it stay."""
+    table = next(table for table in tables(lines, "kernel") if table.header == entry.table.header)
+    if table.rows is not None and len(table.rows) > 1:
+        return [*lines[: entry.line], *lines[entry.line + 1 :]]
+    before, after = lines[: table.header], lines[table.end :]
+    while before and after and not before[-1] and not after[0]:
+        after = after[1:]
+    return [*before, *after]
+
+
+def with_row(lines: list[str], table: Table, own: Mapping[str, Any]) -> list[str]:
+    """The lines with one row more, below the last of a table's list."""
+    last = max(table.rows or (table.header,))
+    return [*lines[: last + 1], f"  {value_text(own)},", *lines[last + 1 :]]
+
+
+def with_table(lines: list[str], after: Table, fields: Mapping[str, Any]) -> list[str]:
+    """The lines with one table more, of one row, below another table."""
+    text = ["", "[[kernel]]", *(f"{name} = {value_text(value)}" for name, value in fields.items())]
+    return [*lines[: after.end], *text, *lines[after.end :]]

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "common/traits.h"
+
+namespace mla::sm90::sparse_decode {
+
+// Selected rows are gathered; those of fp8_ds_mla are widened to bf16.
+constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule) {
+  const bool widens = q == DType::bf16 && kv == DType::fp8_ds_mla;
+  const bool has_one_type = kv == q && (q == DType::fp16 || q == DType::bf16);
+  return (has_one_type || widens) && out == q && load == Load::gather &&
+         schedule == Schedule::rows_m64;
+}
+
+}  // namespace mla::sm90::sparse_decode

@@ -1,0 +1,98 @@
+"""``remove`` takes a value out of a list, or a row out of the matrix, and leaves every other line as it was."""
+
+from __future__ import annotations
+
+from difflib import ndiff
+
+import pytest
+
+from codegen.edit.add import add
+from codegen.edit.point import parse
+from codegen.edit.remove import remove
+from codegen.load import load
+from codegen.model import MatrixError
+from codegen.validate import checked
+
+
+def changes(folder, name, pairs):
+    """The lines that a removal takes out of a file (``- ``) and writes (``+ ``)."""
+    before = (folder / name).read_text().splitlines()
+    remove(parse(pairs), folder)
+    after = (folder / name).read_text().splitlines()
+    return [line for line in ndiff(before, after) if line[0] in "+-"]
+
+
+def test_a_value_leaves_the_list_of_its_row(real):
+    assert changes(real, "cpu.toml", ["op=decode", "arch=cpu", "q_dtype=bf16", "kv_dtype=e4m3"]) == [
+        '-   { q_dtype = "bf16", kv_dtype = ["bf16", "e4m3", "fp8_ds_mla"], out_dtype = "bf16" },',
+        '+   { q_dtype = "bf16", kv_dtype = ["bf16", "fp8_ds_mla"], out_dtype = "bf16" },',
+    ]
+
+
+def test_a_row_leaves_its_table_and_comments_stay(real):
+    path = real / "sm90.toml"
+    row = '  { q_dtype = "fp16", kv_dtype = "fp16", out_dtype = "fp16" },\n'
+    first, _, rest = path.read_text().rpartition(row)
+    path.write_text(f"{first}  # A comment about the row below it.\n{row}{rest}")
+    assert changes(real, "sm90.toml", ["op=sparse_prefill", "arch=sm90a", "q_dtype=fp16"]) == [f"- {row.rstrip()}"]
+
+
+def test_a_table_goes_with_its_last_row(real):
+    pairs = ["op=decode", "arch=sm90a", "schedule=swap_ab"]
+    gone = [line[2:] for line in changes(real, "sm90.toml", pairs)]
+    assert [line for line in gone if line] == [
+        "[[kernel]]", 'op = "decode"', 'arch = "sm90a"', 'q_dtype = "bf16"', 'kv_dtype = "e4m3"', 'out_dtype = "bf16"',
+        'load = "tma"', 'schedule = "swap_ab"', "priority = 15",
+    ]  # fmt: skip
+    assert "\n\n\n" not in (real / "sm90.toml").read_text()
+    assert add(parse([*pairs, "q_dtype=bf16", "kv_dtype=e4m3", "priority=15"]), real) == (
+        "sm90a_decode_qbf16_kve4m3_obf16_tma_swap_ab",
+    )
+
+
+def test_a_table_goes_with_all_of_its_rows_at_once(real):
+    removed = remove(parse(["op=sparse_prefill", "arch=sm90a"]), real)
+    assert [name.split("_")[3] for name in removed] == ["qfp16", "qbf16"]
+    text = (real / "sm90.toml").read_text()
+    assert text.count('op = "sparse_prefill"') == 1, "the table of what is allowed stays"
+    assert add(parse(["op=sparse_prefill", "arch=sm90a", "q_dtype=bf16", "kv_dtype=bf16"]), real) == removed[1:]
+    assert (real / "sm90.toml").read_text().startswith(text.rstrip() + '\n\n[[kernel]]\nop = "sparse_prefill"\n')
+
+
+def test_all_variants_of_a_point_go_from_all_of_its_rows(real):
+    removed = remove(parse(["op=decode", "arch=sm100f", "q_dtype=e4m3", "out_dtype=fp16"]), real)
+    assert len(removed) == 4
+    left = {variant.name for variant in checked(load(real))}
+    assert not left & set(removed)
+    assert "sm100f_decode_qe4m3_kve4m3_obf16_tma_persistent" in left
+
+
+def test_a_shared_table_loses_a_point_for_all_of_its_archs(real):
+    assert remove(parse(["op=to_global_indices", "arch=sm90a"]), real) == (
+        "sm90a_to_global_indices",
+        "sm100f_to_global_indices",
+    )
+
+
+def test_a_value_that_is_accepted_leaves_the_list(real):
+    pairs = ["op=decode", "arch=sm90a", "schedule=swap_ab", "kv_layout=contiguous"]
+    (name,) = remove(parse(pairs), real)
+    variant = next(each for each in checked(load(real)) if each.name == name)
+    assert dict(variant.accepts)["kv_layout"] == ("paged",)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (["op=decode", "arch=cpu", "kv_dtype=bf16", "q_dtype=fp32"], "the matrix holds no such variant"),
+        (["op=decode", "arch=sm90a", "schedule=swap_ab", "page_size=64"], "page_size is no list with 64 in it"),
+        (["op=gather_kv", "arch=cpu", "kv_dtype=e4m3", "out_dtype=fp16"], "write it as two rows first"),
+        (["op=decode", "arch=cpu", "colour=red"], "unknown field 'colour'"),
+        (["op=encode", "arch=cpu"], "op: got 'encode'"),
+    ],
+)
+def test_a_refusal_says_why_and_changes_nothing(real, pairs, said):
+    before = {path: path.read_text() for path in real.iterdir()}
+    with pytest.raises(MatrixError, match=said):
+        remove(parse(pairs), real)
+    assert {path: path.read_text() for path in real.iterdir()} == before
