@@ -253,12 +253,17 @@ class FusedCombine {
                                         bool exists) const {
     const uint32_t low = pack_pair<Out>(sum.x * factor, sum.y * factor);
     const uint32_t high = pack_pair<Out>(sum.z * factor, sum.w * factor);
-    const uint2 pairs = exchange_pairs(low, high, lane_ % 2 != 0);
+    const bool upper = lane_ % 2 != 0;
+    const uint32_t got = __shfl_xor_sync(~0u, upper ? low : high, 1);
+    const uint2 pairs = {upper ? got : low, upper ? high : got};
     if (!exists) return;
     if (params_.out_is_aligned_to_4) {
       *reinterpret_cast<uint2*>(to) = pairs;
     } else {
-      store_one_by_one(to, pairs);
+      to[0] = static_cast<uint16_t>(pairs.x);
+      to[1] = static_cast<uint16_t>(pairs.x >> 16);
+      to[2] = static_cast<uint16_t>(pairs.y);
+      to[3] = static_cast<uint16_t>(pairs.y >> 16);
     }
   }
 

@@ -147,9 +147,8 @@ struct Epilogue {
     auto* const to = params.out.template at<uint16_t>(work.request, s, h) + column;
 #pragma unroll
     for (int j = 0; j < kPairs; j += 2) {
-      const uint32_t low = rounded<kRow>(j, scale);
-      const uint32_t high = rounded<kRow>(j + 1, scale);
-      store_four(to + offset(j), low, high, exists);
+      uint32_t pairs[2] = {rounded<kRow>(j, scale), rounded<kRow>(j + 1, scale)};
+      store_four(to + offset(j), pairs, exists);
     }
   }
 
@@ -160,17 +159,25 @@ struct Epilogue {
   }
 
   // A lane has two neighbours of every eight columns. Two lanes exchange theirs of sixteen, so that
-  // each stores four neighbours.
-  __device__ __forceinline__ void store_four(uint16_t* to, uint32_t low, uint32_t high,
+  // each has four neighbours. FusedCombine does the same, in a form that suits its own registers:
+  // one function for both changes the code of either.
+  static __device__ __forceinline__ void exchange_pairs(uint32_t (&pairs)[2]) {
+    const bool upper = threadIdx.x % 2 != 0;
+    const uint32_t got = __shfl_xor_sync(~0u, upper ? pairs[0] : pairs[1], 1);
+    pairs[0] = upper ? got : pairs[0];
+    pairs[1] = upper ? pairs[1] : got;
+  }
+  __device__ __forceinline__ void store_four(uint16_t* to, uint32_t (&pairs)[2],
                                              bool exists) const {
-    const uint2 pairs = exchange_pairs(low, high, threadIdx.x % 2 != 0);
+    exchange_pairs(pairs);
     // The compiler must read this anew: it would make two loops and keep what they share in
     // registers.
     const int32_t is_aligned = *static_cast<const volatile int32_t*>(&params.out_is_aligned_to_4);
     if (exists && is_aligned) {
-      *reinterpret_cast<uint2*>(to) = pairs;
+      *reinterpret_cast<uint2*>(to) = {pairs[0], pairs[1]};
     } else if (exists) {
-      store_one_by_one(to, pairs);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = static_cast<uint16_t>(pairs[i / 2] >> i % 2 * 16);
     }
   }
 
@@ -250,13 +257,12 @@ struct Epilogue {
       const float4 add = sums_of_other[j / 2];
       const float2 low = sums<kRow>(j, scale);
       const float2 high = sums<kRow>(j + 1, scale);
-      const uint32_t low_pair =
+      uint32_t pairs[2] = {
           pack_pair<Out>(weighed(low.x, own_weight) + weighed(add.x, other_weight),
-                         weighed(low.y, own_weight) + weighed(add.y, other_weight));
-      const uint32_t high_pair =
+                         weighed(low.y, own_weight) + weighed(add.y, other_weight)),
           pack_pair<Out>(weighed(high.x, own_weight) + weighed(add.z, other_weight),
-                         weighed(high.y, own_weight) + weighed(add.w, other_weight));
-      store_four(to + offset(j), low_pair, high_pair, exists);
+                         weighed(high.y, own_weight) + weighed(add.w, other_weight))};
+      store_four(to + offset(j), pairs, exists);
     }
   }
 

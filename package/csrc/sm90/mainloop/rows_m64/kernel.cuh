@@ -12,7 +12,7 @@
 #include "sm90/common/pdl.cuh"
 #include "sm90/mainloop/rows_m64/mma_pv.cuh"
 #include "sm90/mainloop/rows_m64/mma_qk_softmax.cuh"
-#include "sm90/mainloop/rows_m64/producer/of.cuh"
+#include "sm90/mainloop/rows_m64/producer/producers.cuh"
 #include "sm90/scheduler/stored_tile_scheduler.cuh"
 
 namespace mla::sm90::rows_m64 {
@@ -99,21 +99,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       GatherStaging::Warp& own = shared.staging.warps[warp];
       Producer{params, shared, first_row, rank, warp, own}.run(
           StoredWorkTileConsumer(shared.work_tiles, scheduler, warp == 0, own.work_tiles));
-    } else if constexpr (Params::kIsSparse) {
-      if (warp == 0) {
-        if (cute::elect_one_sync()) {
-          WorkTileProducer work_tiles(shared.work_tiles, TileScheduler<Params>(params, part));
-          while (work_tiles.produce()) continue;
-        }
-      } else if (warp == 1) {
-        if (!params.query.by_tma) {
-          QueryProducer<Format, Producer, Params>{params, shared, first_row}.run();
-        }
-      } else {
-        Producer{params, shared, first_row}.run(warp - 2);
-      }
     } else {
-      // All lanes read where the part begins, before one is elected.
+      // All lanes read where the part begins in a dense plan, before one is elected.
       const TileScheduler<Params> scheduler(params, part);
       if constexpr (Producers::kStages) {
         if (warp == 0) {
@@ -124,7 +111,10 @@ __global__ void __launch_bounds__(kThreads, 1)
         }
       } else if (warp == 0) {
         if (cute::elect_one_sync()) {
-          WorkTileProducer work_tiles(shared.work_tiles, scheduler);
+          // A plan in closed form is not read ahead, which would keep it in registers of all warps.
+          WorkTileProducer work_tiles(shared.work_tiles, Params::kIsSparse
+                                                             ? TileScheduler<Params>(params, part)
+                                                             : scheduler);
           while (work_tiles.produce()) continue;
         }
       } else if (warp == 1) {
