@@ -159,8 +159,8 @@ struct Epilogue {
   }
 
   // A lane has two neighbours of every eight columns. Two lanes exchange theirs of sixteen, so that
-  // each has four neighbours. FusedCombine does the same, in a form that suits its own registers:
-  // one function for both changes the code of either.
+  // each has four neighbours. FusedCombine has lines of its own for this: one function for both
+  // changes the machine code of one of them.
   static __device__ __forceinline__ void exchange_pairs(uint32_t (&pairs)[2]) {
     const bool upper = threadIdx.x % 2 != 0;
     const uint32_t got = __shfl_xor_sync(~0u, upper ? pairs[0] : pairs[1], 1);

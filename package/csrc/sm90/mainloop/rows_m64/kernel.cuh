@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         }
       } else if (warp == 0) {
         if (cute::elect_one_sync()) {
-          // A plan in closed form is not read ahead, which would keep it in registers of all warps.
+          // A plan in closed form is evaluated here; above, all warps would evaluate it.
           WorkTileProducer work_tiles(shared.work_tiles, Params::kIsSparse
                                                              ? TileScheduler<Params>(params, part)
                                                              : scheduler);
