@@ -60,7 +60,7 @@ def touches(copy: Path, edit) -> set[str]:
         (append("package/csrc/common/dtype.h", "// A comment.\n/* Another,\n of two lines. */\n\n"), set()),
         (append("package/cmake/flags.cmake", "# A comment.\n"), set()),
         (append("generated/include/mla/bindings.h", "int more;"), set()),
-        (append("package/csrc/launcher/bind.cpp", "int more;"), set()),
+        (append("package/csrc/launcher/module.cpp", "int more;"), set()),
         (append("package/csrc/common/unused.h", "int more;", new=True), set()),
     ],
 )

@@ -73,12 +73,13 @@ def kernel(name: str, cubin: str = "", code: tuple[str, ...] = (), stack: int = 
 
 
 def traits(variant: dict) -> str:
-    """The template arguments of a kernel of ours, as ``c++filt`` writes them."""
+    """The template arguments of a kernel of ours, as ``c++filt`` writes them; they leave out the usual widths."""
     enumerators = REGISTRIES["sm90"]["enumerators"]
     kinds = {"load": "Load", "schedule": "Schedule"}
     return ", ".join(
         f"(mla::{kind}){enumerators[kind].index(value)}"
         for trait, value in variant["baked"].items()
+        if isinstance(value, str)
         for kind in [kinds.get(trait, "DType")]
     )
 
