@@ -17,7 +17,7 @@ NAN_CODES = (0x7F, 0xFF)
 
 
 def pool(variant: Row, num_pages: int, page_size: int) -> memory.Guarded:
-    width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
+    width = memory.width_of(variant.kv_dtype)
     return memory.guarded((num_pages, page_size, width), memory.DTYPES[variant.kv_dtype], variant.device)
 
 

@@ -19,7 +19,7 @@ PLENTY = 2**31
 
 def huge_pool(variant: Row, slots: Tensor | None, values: Tensor) -> Tensor:
     """Make an uninitialised pool of more than 2^31 elements, with ``values`` at ``slots``."""
-    width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
+    width = memory.width_of(variant.kv_dtype)
     pool = torch.empty(PLENTY // (PAGE * width) + 40, PAGE, width, dtype=memory.DTYPES[variant.kv_dtype])
     assert pool.numel() > PLENTY
     if slots is not None:
@@ -29,7 +29,7 @@ def huge_pool(variant: Row, slots: Tensor | None, values: Tensor) -> Tensor:
 
 def spread_slots(variant: Row, n: int) -> Tensor:
     """Return slots in the first, middle and last pages."""
-    width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
+    width = memory.width_of(variant.kv_dtype)
     last = PLENTY // (PAGE * width) + 39
     pages = torch.tensor([last, 0, last - 1, last // 2, 1])[torch.arange(n) // PAGE]
     return pages * PAGE + torch.arange(n) % PAGE

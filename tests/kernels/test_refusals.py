@@ -137,7 +137,7 @@ def test_sparse_prefill(variant: Row, argument: str, where: tuple[int, ...], val
 def test_store_slots(variant: Row, slot: int, token: int) -> None:
     import mla_kernels as mla
 
-    width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
+    width = memory.width_of(variant.kv_dtype)
     cache = memory.guarded((3, 4, width), memory.DTYPES[variant.kv_dtype])
     dtype = memory.DTYPES[variant.in_dtype]
     slots = torch.arange(5)
@@ -152,7 +152,7 @@ def test_store_slots(variant: Row, slot: int, token: int) -> None:
 def test_gather_indices(variant: Row, index: int) -> None:
     import mla_kernels as mla
 
-    width = 656 if variant.kv_dtype == "fp8_ds_mla" else 576
+    width = memory.width_of(variant.kv_dtype)
     cache = memory.poisoned((3, 4, width), memory.DTYPES[variant.kv_dtype])
     indices = torch.tensor([0, -1, index], dtype=torch.int32)
     refuses("indices[2]", lambda: mla.gather_kv(cache, indices, out_dtype=variant.out_dtype))

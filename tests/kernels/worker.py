@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tests.support.compare import as_bytes
+from tests.support.memory import width_of
 from tests.support.problems import Decode, generator, random
 from tests.support.rows import rows
 from tests.support.sparse import SparseDecode, SparsePrefill
@@ -66,7 +67,7 @@ def caches() -> dict[str, str]:
     for row in rows("store_kv"):
         if row.arch != "cpu":
             continue
-        width, dtype = (656, "fp8_ds_mla") if row.kv_dtype == "fp8_ds_mla" else (576, row.kv_dtype)
+        width, dtype = width_of(row.kv_dtype), row.kv_dtype
         cast = [part.to({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[row.in_dtype])
                 for part in (latent, rope)]  # fmt: skip
         element = {"e4m3": torch.uint8, "fp8_ds_mla": torch.uint8}.get(dtype, cast[0].dtype)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from mla_kernels.formats import format_named
 from torch import Tensor
 
 from .compare import assert_same_bytes
@@ -20,6 +21,12 @@ DTYPES = {
     "e4m3": torch.float8_e4m3fn,
     "fp8_ds_mla": torch.uint8,
 }
+
+
+def width_of(kv_dtype: str) -> int:
+    """Return the elements of a token's row in a cache's tensor."""
+    form = format_named(kv_dtype)
+    return form.token_bytes if form.is_bytes else form.d_qk
 
 
 @dataclass(frozen=True)

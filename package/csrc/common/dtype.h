@@ -11,12 +11,6 @@
 
 namespace mla {
 
-// Caches of fp8_ds_mla.
-inline constexpr int kDsMlaGroup = kCacheFormat<DType::fp8_ds_mla>.scale_group;
-inline constexpr int kDsMlaScaleOffset = kCacheFormat<DType::fp8_ds_mla>.scale_offset;
-inline constexpr int kDsMlaRopeOffset = kCacheFormat<DType::fp8_ds_mla>.rope_offset;
-inline constexpr int kDsMlaRowBytes = kCacheFormat<DType::fp8_ds_mla>.row_bytes;
-
 // A type that is no element's names a cache that is an array of bytes.
 MLA_ALWAYS_INLINE constexpr size_t element_bytes(DType dtype) {
   return dtype == DType::fp32 ? 4 : dtype == DType::fp16 || dtype == DType::bf16 ? 2 : 1;

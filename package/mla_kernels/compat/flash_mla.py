@@ -216,7 +216,7 @@ def flash_mla_sparse_fwd(  # noqa: PLR0917 (the signature is theirs)
     kv: torch.Tensor,
     indices: torch.Tensor,
     sm_scale: float,
-    d_v: int = 512,
+    d_v: int = LATENT,
     attn_sink: torch.Tensor | None = None,
     topk_length: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

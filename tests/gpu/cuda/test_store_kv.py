@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from tests.gpu.support.store_kv import TYPES, check, kernel, on_gpu, scale_of, tokens
-from tests.gpu.support.tensors import PADS, PAGE_SIZES, current_stream, guarded, width_of
+from tests.gpu.support.tensors import PADS, PAGE_SIZES, current_stream, guarded
 from tests.support import memory
 from tests.support.compare import assert_same_bytes
+from tests.support.memory import width_of
 from tests.support.problems import generator, random
 
 INT64 = torch.iinfo(torch.int64)

@@ -13,11 +13,6 @@ PADS = (16, 3)
 """Elements around a tensor: the first keeps whole vectors aligned, no wide access fits the second."""
 
 
-def width_of(kv_dtype: str) -> int:
-    """The elements of a token's row in a cache."""
-    return 656 if kv_dtype == "fp8_ds_mla" else 576
-
-
 def guarded(shape: tuple[int, ...], dtype: str, pad: int = 16, device: str = "cuda") -> memory.Guarded:
     """A poisoned tensor of a dtype of the matrix, between guard zones."""
     return memory.guarded(shape, memory.DTYPES[dtype], device, pad=pad)

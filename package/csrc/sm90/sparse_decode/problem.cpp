@@ -117,8 +117,6 @@ Source extra_source(const Problem& p, const Names& names) {
        static_cast<int32_t>(p.extra_topk)}};
 }
 
-bool has_rope(DType kv) { return kv != DType::fp8_ds_mla; }
-
 // The kernel counts the offsets of fp8_ds_mla rows in 16 bytes, with 32 bits.
 Status check_reach(const Source& source) {
   constexpr int64_t kMostBytes = int64_t{1} << 36;
@@ -150,7 +148,7 @@ Status set_view(const Source& source, DType kv, SelectedKvView* to) {
   MLA_TRY(check_aligned_to_16_bytes(
       source.name, to->latent, kv,
       {{to->latent_stride_page, source.num_pages}, {to->latent_stride_token, source.page_size}}));
-  if (has_rope(kv)) {
+  if (cache_format(kv).has_rope_view()) {
     return check_aligned_to_16_bytes(
         source.name, to->rope, kv,
         {{to->rope_stride_page, source.num_pages}, {to->rope_stride_token, source.page_size}});
@@ -187,9 +185,10 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
 Status check_tensors(const Problem& p, const Traits& traits, const Names& names) {
   const auto check_cache = [&](const Source& source) {
     const int64_t slots = source.slots();
-    return check_present({{source.indices_name, source.view.indices, source.view.topk},
-                          {source.name, source.view.latent, slots},
-                          {source.name, source.view.rope, has_rope(traits.kv) ? slots : 0}});
+    return check_present(
+        {{source.indices_name, source.view.indices, source.view.topk},
+         {source.name, source.view.latent, slots},
+         {source.name, source.view.rope, cache_format(traits.kv).has_rope_view() ? slots : 0}});
   };
   MLA_TRY(check_present({{"q", p.q_latent, 1}, {"q", p.q_rope, 1}, {"out", p.out, 1}}));
   MLA_TRY(check_cache(main_source(p, names)));

@@ -14,13 +14,16 @@ struct GatherStaging {
   static constexpr int kStages = 3;
   static constexpr int kTiles = 4;
   static constexpr uint32_t kAbsent = ~0u;
+  static constexpr int kGroup = kCacheFormat<DType::fp8_ds_mla>.scale_group;
+  static constexpr int kScaleOffset = kCacheFormat<DType::fp8_ds_mla>.scale_offset;
+  static constexpr int kRopeOffset = kCacheFormat<DType::fp8_ds_mla>.rope_offset;
 
   struct alignas(16) Row {
     uint8_t latent[kLatent];
-    float scales[kLatent / kDsMlaGroup];
+    float scales[kLatent / kGroup];
     cute::bfloat16_t rope[kRope];
   };
-  static_assert(sizeof(Row) == kDsMlaRowBytes);
+  static_assert(sizeof(Row) == kCacheFormat<DType::fp8_ds_mla>.row_bytes);
 
   struct Warp {
     // Rows as they are in memory: some are on their way while others are dequantized.

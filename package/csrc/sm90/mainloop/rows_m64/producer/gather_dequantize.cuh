@@ -198,10 +198,10 @@ struct GatherDequantizer {
     static_assert(kRows * kVectors == kWarp);
     const uint32_t k = lane / kVectors;
     const uint32_t vector = lane % kVectors;
-    copy(base + kDsMlaRopeOffset / sizeof(uint4) + vector, offsets[k],
+    copy(base + GatherStaging::kRopeOffset / sizeof(uint4) + vector, offsets[k],
          reinterpret_cast<uint4*>(to[k].rope) + vector);
     if (lane < kRows) {
-      copy(base + kDsMlaScaleOffset / sizeof(uint4), offsets[lane], to[lane].scales);
+      copy(base + GatherStaging::kScaleOffset / sizeof(uint4), offsets[lane], to[lane].scales);
     }
   }
 
@@ -230,7 +230,7 @@ struct GatherDequantizer {
     const uint32_t vector = lane % kVectors;
     const uint32_t first = first_token(rank, warp) + step * kRows;
     const uint8_t* const fp8 =
-        rows[0].latent + half * (2 * kDsMlaGroup) + lane % kHalfWarp * sizeof(uint2);
+        rows[0].latent + half * (2 * GatherStaging::kGroup) + lane % kHalfWarp * sizeof(uint2);
     const float* const scales = rows[0].scales + half * 2;
     const auto state = latent_state<Format>(tile, half);
     const Target target(*this, shared.latent_full[state.stage]);
@@ -240,7 +240,7 @@ struct GatherDequantizer {
     float2 scale[kRows];
     const auto read = [&](uint32_t k) {
       left[k] = *reinterpret_cast<const uint2*>(fp8 + k * sizeof(Row));
-      right[k] = *reinterpret_cast<const uint2*>(fp8 + k * sizeof(Row) + kDsMlaGroup);
+      right[k] = *reinterpret_cast<const uint2*>(fp8 + k * sizeof(Row) + GatherStaging::kGroup);
       scale[k] = *reinterpret_cast<const float2*>(scales + k * (sizeof(Row) / sizeof(float)));
     };
     read(0);
