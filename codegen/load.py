@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from codegen import abi, formats, shapes
-from codegen.model import Allow, Box, Matrix, MatrixError, Row, Trait, Values, choices
+from codegen.model import Allow, Arch, Box, Matrix, MatrixError, Row, Trait, Values, choices
 from codegen.rows import Entry, document, entries
 
 MATRIX = Path(__file__).parent / "matrix"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 TABLES = ("enum", "trait", "field", "op", "default_widths", "format", "arch", "allow", "kernel")
-BESIDE = ("op", "arch", "folder", "priority", "reasons")
+BESIDE = ("op", "arch", "device", "folder", "priority", "reasons")
 """What an entry says beside the fields of its points."""
 
 
@@ -35,12 +35,12 @@ def load(folder: Path = MATRIX) -> Matrix:
     named = shapes.words("formats.toml", list(cache_formats.types))
     enums["DType"] = tuple(dict.fromkeys([*enums.get("DType", ()), *named]))
     traits = {name: shapes.trait(name, where, table) for where, name, table in _named(files, "trait")}
-    archs = [
+    listed = [
         shapes.arch(f"{name}: arch {number}", table)
         for name, file in files.items()
         for number, table in enumerate(file.get("arch", ()), 1)
     ]
-    domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(arch.name for arch in archs)}
+    domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(arch.name for arch in listed)}
     domains |= {name: shapes.domain(where, table) for where, name, table in _named(files, "field")}
     for where, name, table in _named(files, "trait"):
         domains[name] = _trait_domain(where, traits[name], table, enums)
@@ -49,15 +49,16 @@ def load(folder: Path = MATRIX) -> Matrix:
         name: shapes.words(where, shapes.table(where, table, ("accepts",))["accepts"])
         for where, name, table in _named(files, "op")
     }
+    archs = {arch.name: arch for arch in listed}
     matrix = Matrix(
         enums=enums,
         traits=traits,
         domains=domains,
         accepted=accepted,
-        archs={arch.name: arch for arch in archs},
+        archs=archs,
         formats=cache_formats,
         allows=(),
-        rows=tuple(_row(entry) for path in paths for _, _, rows in entries(path, "kernel") for entry in rows),
+        rows=tuple(_row(entry, archs) for path in paths for _, _, rows in entries(path, "kernel") for entry in rows),
         version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
         sha256=digest(folder, "*.toml"),
     )
@@ -101,21 +102,21 @@ def _formats(files: Mapping[str, Mapping[str, Any]]) -> formats.Formats:
         raise MatrixError([f"the formats of caches: {error}"]) from error
 
 
-def _row(entry: Entry) -> Row:
+def _row(entry: Entry, archs: Mapping[str, Arch]) -> Row:
     fields, where = entry.fields, entry.where
-    for name in ("op", "arch"):
-        if name not in fields:
-            raise MatrixError([f"{where}: field {name!r} is missing"])
+    op = _op(where, fields)
     for name in ("folder", "reasons"):
         if name in fields:
             raise MatrixError([f"{where}: {name} belongs to an [[allow]] table"])
     points = {name: shapes.values(f"{where}: {name}", value) for name, value in fields.items() if name not in BESIDE}
     priority = shapes.integer(f"{where}: priority", fields.get("priority", 0))
-    return Row(where, shapes.word(f"{where}: op", fields["op"]), _archs(where, fields["arch"]), points, priority)
+    return Row(where, shapes.word(f"{where}: op", op), shapes.served(where, fields, archs), points, priority)
 
 
-def _archs(where: str, stated: object) -> tuple[str, ...]:
-    return shapes.words(f"{where}: arch", stated if isinstance(stated, list) else [stated])
+def _op(where: str, fields: Mapping[str, Any]) -> object:
+    if "op" not in fields:
+        raise MatrixError([f"{where}: field 'op' is missing"])
+    return fields["op"]
 
 
 def _allows(matrix: Matrix, paths: list[Path]) -> Iterator[Allow]:
@@ -123,12 +124,9 @@ def _allows(matrix: Matrix, paths: list[Path]) -> Iterator[Allow]:
     for path in paths:
         for place, shared, rows in entries(path, "allow"):
             where = f"{path.name}:{place.header + 1}"
-            for name in ("op", "arch"):
-                if name not in shared:
-                    raise MatrixError([f"{where}: field {name!r} is missing"])
-            op, archs = shared["op"], _archs(where, shared["arch"])
+            op, archs = _op(where, shared), shapes.served(where, shared, matrix.archs)
             reasons = shapes.reasons(f"{where}: reasons", shared.get("reasons", {}))
-            if op not in abi.OP:
+            if not isinstance(op, str) or op not in abi.OP:
                 shapes.refuse(f"{where}: op", op, ", ".join(abi.OP))
             for arch in archs:
                 if arch not in matrix.archs:
