@@ -22,7 +22,7 @@ Edit = tuple[Path, list[str]]
 def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
     """Add ``point`` to the matrix in ``folder`` and return the names of the variants that appeared or accept more.
 
-    Beside the op's fields, the point may say the ``priority`` of a new row. A table of a device serves all of its archs.
+    Beside the op's fields, the point may say the ``priority`` of a new row. A table of a device is for all its archs.
 
     Raises
     ------

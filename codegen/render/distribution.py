@@ -1,4 +1,4 @@
-"""The template context of a payload's own distribution: its project, its package and the licences of what is linked in."""
+"""The template contexts of a payload's own distribution: its project, its package and the licences of what it links."""
 
 from __future__ import annotations
 
