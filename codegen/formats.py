@@ -110,15 +110,16 @@ class Formats:
         return {"d_qk": self.latent + self.rope, "d_v": self.latent}
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The values of the trait ``kv_dtype``."""
-        return tuple(dict.fromkeys(row.name for row in self.rows))
+    def domains(self) -> dict[str, tuple[str | int, ...]]:
+        """The values of the traits that tell one format from another."""
+        columns = zip(*(row.key for row in self.rows), strict=True)
+        return dict(zip(("kv_dtype", "d_qk", "d_v"), (tuple(dict.fromkeys(column)) for column in columns), strict=True))
 
     @property
     def types(self) -> tuple[str, ...]:
         """The names of formats and of the types of their elements and scales."""
         parts = [part.type for row in self.rows for part in (row.latent, row.rope, row.scales) if part]
-        return tuple(dict.fromkeys([*self.names, *parts]))
+        return tuple(dict.fromkeys([*(row.name for row in self.rows), *parts]))
 
 
 def parse(table: Mapping[str, Any]) -> Formats:

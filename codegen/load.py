@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codegen import abi, formats, shapes
-from codegen.model import Allow, Arch, Box, Matrix, MatrixError, Row, Trait, Values, choices
+from codegen.model import Allow, Box, Matrix, MatrixError, Row, Trait, Values, choices
 from codegen.rows import Entry, document, entries
 
 MATRIX = Path(__file__).parent / "matrix"
@@ -35,34 +35,35 @@ def load(folder: Path = MATRIX) -> Matrix:
     named = shapes.words("formats.toml", list(cache_formats.types))
     enums["DType"] = tuple(dict.fromkeys([*enums.get("DType", ()), *named]))
     traits = {name: shapes.trait(name, where, table) for where, name, table in _named(files, "trait")}
-    listed = [
+    traits |= {name: replace(traits[name], unnamed=width) for name, width in cache_formats.defaults.items()}
+    archs = [
         shapes.arch(f"{name}: arch {number}", table)
         for name, file in files.items()
         for number, table in enumerate(file.get("arch", ()), 1)
     ]
-    domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(arch.name for arch in listed)}
+    domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(arch.name for arch in archs)}
     domains |= {name: shapes.domain(where, table) for where, name, table in _named(files, "field")}
     for where, name, table in _named(files, "trait"):
-        domains[name] = _trait_domain(where, traits[name], table, enums)
-    domains["kv_dtype"] = cache_formats.names
+        domains[name] = cache_formats.domains.get(name) or _trait_domain(where, traits[name], table, enums)
     accepted = {
         name: shapes.words(where, shapes.table(where, table, ("accepts",))["accepts"])
         for where, name, table in _named(files, "op")
     }
-    archs = {arch.name: arch for arch in listed}
     matrix = Matrix(
         enums=enums,
         traits=traits,
         domains=domains,
         accepted=accepted,
-        archs=archs,
+        archs={arch.name: arch for arch in archs},
         formats=cache_formats,
         allows=(),
-        rows=tuple(_row(entry, archs) for path in paths for _, _, rows in entries(path, "kernel") for entry in rows),
+        rows=(),
         version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
         sha256=digest(folder, "*.toml"),
     )
-    return replace(matrix, allows=tuple(_allows(matrix, paths)))
+    kernels = [entry for path in paths for _, _, rows in entries(path, "kernel") for entry in rows]
+    rows = tuple(_row(matrix, entry) for entry in kernels)
+    return replace(matrix, rows=rows, allows=tuple(_allows(matrix, paths)))
 
 
 def digest(folder: Path, pattern: str) -> str:
@@ -102,15 +103,16 @@ def _formats(files: Mapping[str, Mapping[str, Any]]) -> formats.Formats:
         raise MatrixError([f"the formats of caches: {error}"]) from error
 
 
-def _row(entry: Entry, archs: Mapping[str, Arch]) -> Row:
+def _row(matrix: Matrix, entry: Entry) -> Row:
     fields, where = entry.fields, entry.where
-    op = _op(where, fields)
+    op = shapes.word(f"{where}: op", _op(where, fields))
     for name in ("folder", "reasons"):
         if name in fields:
             raise MatrixError([f"{where}: {name} belongs to an [[allow]] table"])
     points = {name: shapes.values(f"{where}: {name}", value) for name, value in fields.items() if name not in BESIDE}
     priority = shapes.integer(f"{where}: priority", fields.get("priority", 0))
-    return Row(where, shapes.word(f"{where}: op", op), shapes.served(where, fields, archs), points, priority)
+    left_out = matrix.unnamed(op) if op in abi.OP else {}
+    return Row(where, op, shapes.served(where, fields, matrix.archs), {**left_out, **points}, priority)
 
 
 def _op(where: str, fields: Mapping[str, Any]) -> object:
@@ -140,7 +142,8 @@ def _box(matrix: Matrix, op: str, entry: Entry, folder: str, reasons: Mapping[st
     fields = {name: value for name, value in entry.fields.items() if name not in BESIDE}
     known = shapes.table(entry.where, fields, (), matrix.fields(op))
     stated = {name: shapes.values(f"{entry.where}: {name}", value) for name, value in known.items()}
-    return Box(entry.where, {**_domains(matrix, entry.where, op), **stated}, folder, reasons)
+    everything = {**_domains(matrix, entry.where, op), **matrix.unnamed(op)}
+    return Box(entry.where, {**everything, **stated}, folder, reasons)
 
 
 def _domains(matrix: Matrix, where: str, op: str) -> dict[str, Values]:

@@ -214,6 +214,15 @@ class Matrix:
         shown = (f"{trait.prefix}{baked[trait.name]}" for trait in named if baked[trait.name] != trait.unnamed)
         return "_".join([arch, op, *shown])
 
+    def unnamed(self, op: str) -> dict[str, Values]:
+        """The traits of ``op`` that rows and names leave out, with the value that they then are."""
+        found = {name: self.traits[name].unnamed for name in abi.OP[op].traits if name in self.traits}
+        return {name: (value,) for name, value in found.items() if value is not None}
+
+    def stated(self, op: str, baked: Mapping[str, Value]) -> dict[str, Value]:
+        """The traits of a point of ``op`` that its row and its name say: not those that are left out."""
+        return {name: baked[name] for name in abi.OP[op].traits if baked[name] != self.traits[name].unnamed}
+
     def unit_name(self, arch: str, op: str, baked: Mapping[str, Value]) -> str:
         """The name of the translation unit of a variant, which its payload's folder holds."""
         together = {trait: value for trait, value in baked.items() if trait not in APART}

@@ -24,6 +24,7 @@ def synthetic(count: int, pattern: Matrix) -> Matrix:
     }
     traits = {**pattern.traits, "schedule": replace(pattern.traits["schedule"], enum=None)}
     fields: dict[str, Values] = {
+        **pattern.unnamed("decode"),
         "q_dtype": ("fp16", "bf16"),
         "kv_dtype": ("fp32", "fp16", "bf16", "e4m3", "fp8_ds_mla"),
         "out_dtype": ("bf16",),

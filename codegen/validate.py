@@ -23,7 +23,7 @@ def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
         *(problem for row in matrix.rows for problem in _row(matrix, row)),
         *_limits(matrix, variants),
         *_clashes(variants),
-        *_ties(variants),
+        *_ties(matrix, variants),
     ]
 
 
@@ -94,9 +94,11 @@ def _row(matrix: Matrix, row: Row) -> Iterator[str]:
         return
     points = product(*(choices(row.fields[trait]) for trait in traits))
     for arch, picks in product(row.archs, points):
-        reason = refusal(matrix, row.op, arch, dict(zip(traits, picks, strict=True)))
+        point = dict(zip(traits, picks, strict=True))
+        reason = refusal(matrix, row.op, arch, point)
         if reason:
-            yield f"{row.where}: {' '.join(map(str, (row.op, arch, *picks)))} is not allowed: {reason}"
+            said = map(str, (row.op, arch, *matrix.stated(row.op, point).values()))
+            yield f"{row.where}: {' '.join(said)} is not allowed: {reason}"
 
 
 def _limits(matrix: Matrix, variants: Iterable[Variant]) -> Iterator[str]:
@@ -121,11 +123,12 @@ def _clashes(variants: Iterable[Variant]) -> Iterator[str]:
             yield f"{variant.where}: the name {variant.name} is taken by {first.where}"
 
 
-def _ties(variants: Iterable[Variant]) -> Iterator[str]:
-    """Two variants tie when one config, naming element types only, would find both at the same priority."""
+def _ties(matrix: Matrix, variants: Iterable[Variant]) -> Iterator[str]:
+    """Two variants tie when one config, naming element types and widths only, would find both at the same priority."""
     rivals: dict[tuple[object, ...], list[Variant]] = defaultdict(list)
     for variant in variants:
-        rivals[variant.op, variant.arch, variant.dtypes, variant.priority].append(variant)
+        widths = tuple(value for trait, value in variant.baked if trait in matrix.unnamed(variant.op))
+        rivals[variant.op, variant.arch, variant.dtypes, widths, variant.priority].append(variant)
     for group in rivals.values():
         for number, variant in enumerate(group):
             for other in group[:number]:

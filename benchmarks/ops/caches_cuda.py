@@ -88,7 +88,7 @@ def _cells(arch: Any) -> Iterator[CacheCell]:
     for op, source, target in (("store_kv", "in_dtype", "kv_dtype"), ("gather_kv", "kv_dtype", "out_dtype")):
         for variant in mla_kernels.variants(op=op, arch=arch):
             for rows, order in sizes:
-                yield CacheCell(op, variant.baked[source], variant.baked[target], rows, order)
+                yield CacheCell(op, str(variant.baked[source]), str(variant.baked[target]), rows, order)
     if mla_kernels.variants(op="to_global_indices", arch=arch):
         for rows in (MANY // 8, MANY // 64, FEW):
             yield CacheCell("to_global_indices", "int32", "int32", rows, ORDERS[1])

@@ -30,7 +30,7 @@ SYMBOL = re.compile(r"`\(.*?\)|c\[0x4\]\[0x[0-9a-f]+\]")
 
 HOST = re.compile(r" *(?P<address>[0-9a-f]+):\t(?P<text>.+)")
 JUMP = re.compile(r"(?P<opcode>(?:bnd |notrack )?(?:j|call|loop|xbegin)\S* +)(?P<target>[0-9a-f]+) <(?P<name>[^>]+)>")
-FROM_HERE = re.compile(r"-?0x[0-9a-f]+\(%rip\) +#.*")
+FROM_HERE = re.compile(r"-?0x[0-9a-f]+\(%rip\)")
 
 
 @dataclass(frozen=True)

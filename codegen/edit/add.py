@@ -91,7 +91,7 @@ def _edits(
 ) -> Iterator[Edit]:
     """The edits that could add a point, the least first: a wider row, a longer list, a new row, a new table."""
     op, arch = str(point["op"]), str(point["arch"])
-    traits = {name: point[name] for name in abi.OP[op].traits}
+    traits = matrix.stated(op, point)
     tables = [
         (path, table, shared, rows)
         for path in sorted(folder.glob("*.toml"))
@@ -148,7 +148,7 @@ def _new(
 ) -> Iterator[Edit]:
     """A row in a table that says nothing else than the point, or a table below the last of its op and arch."""
     op, arch = str(point["op"]), str(point["arch"])
-    own = {name: point[name] for name in abi.OP[op].traits} | ({} if priority is None else {"priority": priority})
+    own = matrix.stated(op, point) | ({} if priority is None else {"priority": priority})
     for path, table, shared, _ in reversed(tables):
         common = {name: value for name, value in shared.items() if name not in ("op", "arch", "device")}
         if table.rows and all(own.get(name, value) == value for name, value in common.items()):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from codegen.ops.common import BYTES, FLOATS, KV_SCALE, POOL, UNIT
 from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Scalar, Tensor
 
-ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule")
+ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule", "d_qk", "d_v")
 SCALES = (
     Scalar(
         "softmax_scale",

@@ -59,7 +59,7 @@ MERGE_STATES = Op(
 
 STORE_KV = Op(
     "store_kv",
-    ("in_dtype", "kv_dtype"),
+    ("in_dtype", "kv_dtype", "d_qk", "d_v"),
     (
         Tensor("latent", "in_dtype", ("num_tokens",), ("t",), "latent", takes=FLOATS),
         Tensor("rope", "in_dtype", ("num_tokens",), ("t",), "rope", takes="the type of ``latent``"),
@@ -95,7 +95,7 @@ STORE_KV = Op(
 
 GATHER_KV = Op(
     "gather_kv",
-    ("kv_dtype", "out_dtype"),
+    ("kv_dtype", "out_dtype", "d_qk", "d_v"),
     (
         Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes=f"or {BYTES}"),
         Tensor("indices", "int32", ("num_rows",), ("",), doc="Global slots; a negative one gives a row of zeros."),

@@ -18,7 +18,10 @@ def header(variant: Variant, suffix: str) -> str:
 def type_of(matrix: Matrix, variant: Variant) -> str:
     """The class of a variant, such as ``mla::cpu::Decode<mla::DType::bf16, ..., mla::Schedule::split>``."""
     name = "".join(word.capitalize() for word in variant.op.split("_"))
-    arguments = ", ".join(_value(matrix, trait, value, "mla::") for trait, value in variant.baked)
+    baked = list(variant.baked)
+    while baked and baked[-1][1] == matrix.traits[baked[-1][0]].unnamed:
+        baked.pop()  # the class has a default for it, or does not know the trait
+    arguments = ", ".join(_value(matrix, trait, value, "mla::") for trait, value in baked)
     return f"mla::{variant.folder}::{name}" + (f"<{arguments}>" if arguments else "")
 
 
@@ -48,22 +51,26 @@ def allowed(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
 
 def _assertions(matrix: Matrix, folder: str, op: str) -> Iterator[dict[str, Any]]:
     """The boxes of an op, and around them what is left: sets of each trait's values, points within, and a reason."""
-    traits = abi.OP[op].traits
-    boxes = {
-        tuple(choices(box.values[trait]) for trait in traits): box
-        for allow in matrix.allows
-        if (allow.folder, allow.op) == (folder, op)
-        for box in allow.boxes
-    }
+    tables = [allow for allow in matrix.allows if (allow.folder, allow.op) == (folder, op)]
+    traits = _known(matrix, op, [box for allow in tables for box in allow.boxes])
+    boxes = {tuple(choices(box.values[trait]) for trait in traits): box for allow in tables for box in allow.boxes}
     for sets in boxes:
         named = [_set(matrix, *pair) for pair in zip(traits, sets, strict=True)]
         yield {"sets": named, "points": prod(map(len, sets)), "reason": ""}
-    yield from _left_out(matrix, op, list(boxes.values()), ())
+    yield from _left_out(matrix, op, traits, list(boxes.values()), ())
 
 
-def _left_out(matrix: Matrix, op: str, boxes: Sequence[Box], sets: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _known(matrix: Matrix, op: str, boxes: Sequence[Box]) -> list[str]:
+    """The traits that an op's kernels know: not those that no box has but as rows leave them out."""
+    unnamed = matrix.unnamed(op)
+    unknown = {trait for trait, value in unnamed.items() if all(box.values[trait] == value for box in boxes)}
+    return [trait for trait in abi.OP[op].traits if trait not in unknown]
+
+
+def _left_out(
+    matrix: Matrix, op: str, traits: Sequence[str], boxes: Sequence[Box], sets: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
     """What no box has, trait by trait: after sets of the first traits, the values of the next that are left out."""
-    traits = abi.OP[op].traits
     if len(sets) == len(traits):
         return
     trait = traits[len(sets)]
@@ -74,7 +81,7 @@ def _left_out(matrix: Matrix, op: str, boxes: Sequence[Box], sets: tuple[str, ..
     for holding, values in groups.items():
         now = (*sets, _set(matrix, trait, values))
         if holding:
-            yield from _left_out(matrix, op, [boxes[number] for number in holding], now)
+            yield from _left_out(matrix, op, traits, [boxes[number] for number in holding], now)
         else:
             reason = next((box.reasons[trait] for box in boxes if trait in box.reasons), f"no kernel has this {trait}")
             rest = [_set(matrix, other, _every(matrix, other)) for other in traits[len(now) :]]

@@ -11,7 +11,8 @@ from codegen.model import Matrix, Range
 def names(matrix: Matrix) -> dict[str, Any]:
     """The lists that the package checks a config against, and a type for each field that has names as values."""
     fields = ("op", "arch", *matrix.traits, *(name for name in matrix.domains if name not in matrix.traits))
-    named = {name: values for name, values in matrix.domains.items() if not isinstance(values, Range)}
+    domains = {name: values for name, values in matrix.domains.items() if not isinstance(values, Range)}
+    named = {name: values for name, values in domains.items() if all(isinstance(value, str) for value in values)}
     return {
         "abi_hash": abi.abi_hash(),
         "constants": {

@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "e7dc11df86f8fb09"
+ABI_HASH: Final = "9a1763c78cdc03f7"
 OPS: Final[dict[str, tuple[str, ...]]]
 """The launch's arguments of each op in order: tensors, then scalars."""
 
@@ -50,8 +50,8 @@ class Payload:
         name : str
             One of ``names``.
         traits : Mapping[str, str | int]
-            The dtype of each dtype trait of the op, and the widths ``d_qk`` and ``d_v`` where they are not the default
-            ones: ``{"q_dtype": "bf16", ...}``.
+            What is baked into the variant: the dtypes of the op's tensors, and the widths ``d_qk`` and ``d_v`` where they
+            are not the default ones. ``{"q_dtype": "bf16", ...}``; other traits are ignored.
         limits : Mapping[str, tuple[int, int, int]]
             Minimum, maximum and step of dimensions and integer scalars; one that is missing is not limited.
         device : str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "e7dc11df86f8fb09"
+ABI_HASH = "9a1763c78cdc03f7"
 STATUSES = (
     "ok",
     "dtype",
@@ -26,6 +26,8 @@ FIELDS = (
     "in_dtype",
     "load",
     "schedule",
+    "d_qk",
+    "d_v",
     "kv_layout",
     "page_size",
     "num_heads",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from mla_kernels._formats import FORMATS, LATENT, ROPE, CacheFormat
 
-__all__ = ["FORMATS", "HEAD_DIM", "LATENT", "ROPE", "CacheFormat", "format_named", "format_of_rows"]
+__all__ = ["FORMATS", "HEAD_DIM", "LATENT", "ROPE", "WIDTHS", "CacheFormat", "format_named", "format_of_rows"]
 
 HEAD_DIM = LATENT + ROPE
 """Columns of a query and of a key, ``d_qk``; the first ``LATENT`` are the value, ``d_v``."""
+
+WIDTHS = {"d_qk": HEAD_DIM, "d_v": LATENT}
+"""The traits of width, with what configs, names and commands that leave them out mean."""
 
 _NAMED = {(row.name, row.d_qk, row.d_v): row for row in FORMATS}
 _ROWS = {("uint8", row.token_bytes) if row.is_bytes else (row.name, row.d_qk): row for row in reversed(FORMATS)}

@@ -161,7 +161,9 @@ def fake_prefill(q, kv, indices, sm_scale):
     return mla.sparse_prefill(q, kv[:, 0], indices[:, 0], softmax_scale=sm_scale)
 
 
-@pytest.mark.parametrize(("op", "cell"), [(sparse_cuda.DECODE, DECODE), (sparse_cuda.PREFILL, PREFILL)], ids=str)
+@pytest.mark.parametrize(
+    ("op", "cell"), [(sparse_cuda.DECODE, DECODE), (sparse_cuda.PREFILL, PREFILL)], ids=["decode", "prefill"]
+)
 def test_peers_are_called_as_they_want(measure, monkeypatch, op, cell):
     module = ModuleType("flash_mla")
     module.__spec__ = ModuleSpec("flash_mla", None)

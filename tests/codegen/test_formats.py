@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+from mla_kernels.payloads.index import Index
+from mla_kernels.payloads.registry import Registry
+from mla_kernels.resolve.config import with_widths
 
 from codegen import formats
+from codegen.edit.add import add
+from codegen.edit.remove import remove
 from codegen.load import MATRIX, load
 from codegen.model import MatrixError
 from codegen.render import render
@@ -87,6 +93,79 @@ def test_the_python_mirror_says_what_the_rows_say(extended):
     mirror: dict[str, object] = {}
     exec(render(matrix, checked(matrix))["python/_formats.py"], mirror)
     assert [row._asdict() for row in mirror["FORMATS"]] == [fields(row) for row in with_next().rows]
+
+
+NARROW = """
+[[allow]]
+op = "decode"
+arch = "cpu"
+q_dtype = "bf16"
+kv_dtype = "bf16"
+out_dtype = "bf16"
+load = "direct"
+schedule = "split"
+d_qk = 320
+d_v = 256
+
+[[kernel]]
+op = "decode"
+arch = "cpu"
+q_dtype = "bf16"
+kv_dtype = "bf16"
+out_dtype = "bf16"
+load = "direct"
+schedule = "split"
+d_qk = 320
+d_v = 256
+"""
+
+
+@pytest.fixture
+def narrow(extended: Path) -> Path:
+    """The same with a kernel of the format of 256 + 64 columns."""
+    with (extended / "cpu.toml").open("a") as file:
+        file.write(NARROW)
+    return extended
+
+
+def test_a_variant_shows_widths_that_are_not_the_default_ones(narrow):
+    matrix = load(narrow)
+    variants = checked(matrix)
+    usual = {variant.name for variant in checked(load())}
+    (added,) = [variant for variant in variants if variant.name not in usual]
+    assert added.name == "cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256"
+    assert {variant.name for variant in variants} == usual | {added.name}
+    files = render(matrix, variants)
+    unit = files["cpu/decode_qbf16_direct_split_d320_v256.cpp"]
+    types = "mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split"
+    assert f"Decode<{types}, 320, 256>" in unit
+    assert f"Decode<{types}>" in files["cpu/decode_qbf16_direct_split.cpp"]
+
+
+def test_a_search_without_widths_finds_the_default_ones_only(narrow):
+    matrix = load(narrow)
+    files = render(matrix, checked(matrix))
+    registry = Registry.parse(json.loads(files["cpu/registry.json"]))
+    index = Index([variant for variant in registry.variants if variant.op == "decode"])
+    config = {"arch": "cpu", "q_dtype": "bf16", "kv_dtype": "bf16", "out_dtype": "bf16"}
+    usual, narrowed = "cpu_decode_qbf16_kvbf16_obf16_direct_split", {"d_qk": 320, "d_v": 256}
+    assert [variant.name for variant in index.matching(with_widths(config, index.fields))] == [usual]
+    found = index.matching(with_widths(config | narrowed, index.fields))
+    assert [variant.name for variant in found] == [f"{usual}_d320_v256"]
+    assert index.matching(with_widths(config | {"d_qk": 320}, index.fields)) == ()
+
+
+def test_a_row_of_a_format_is_added_and_removed_by_its_widths(extended):
+    with (extended / "cpu.toml").open("a") as file:
+        file.write(NARROW.partition("[[kernel]]")[0])
+    before = (extended / "cpu.toml").read_text()
+    point = {"op": "decode", "arch": "cpu", "q_dtype": "bf16", "kv_dtype": "bf16", "d_qk": 320, "d_v": 256}
+    assert add(point, extended) == ("cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256",)
+    assert (extended / "cpu.toml").read_text() != before
+    assert remove(point, extended) == ("cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256",)
+    assert (extended / "cpu.toml").read_text().split() == before.split()
+    with pytest.raises(MatrixError, match="d_v is 512; accepts 256"):
+        add({**point, "d_v": 512}, extended)
 
 
 @pytest.mark.parametrize(

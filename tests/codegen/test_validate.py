@@ -22,7 +22,7 @@ def test_a_sound_row_has_no_problem(problems_of):
     ("before", "after", "said"),
     [
         ('op = "store_kv"', 'op = "stove_kv"', "op: got 'stove_kv'; accepts decode"),
-        ("page_size", "pagesize", "unknown field 'pagesize'; store_kv has in_dtype, kv_dtype, page_size"),
+        ("page_size", "pagesize", "unknown field 'pagesize'; store_kv has in_dtype, kv_dtype, d_qk, d_v, page_size"),
         ('in_dtype = "fp32"\n', "", "trait 'in_dtype' is missing"),
         ('in_dtype = "fp32"', "in_dtype = { min = 1 }", "in_dtype is in the variant's name, and a range is not"),
         (

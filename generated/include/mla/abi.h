@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "e7dc11df86f8fb09"
+#define MLA_ABI_HASH "9a1763c78cdc03f7"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus

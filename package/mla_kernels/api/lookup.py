@@ -29,6 +29,8 @@ def lookup(
     in_dtype: InDType | None = None,
     load: Load | None = None,
     schedule: Schedule | None = None,
+    d_qk: int | None = None,
+    d_v: int | None = None,
     kv_layout: KvLayout | None = None,
     page_size: int | None = None,
     num_heads: int | None = None,
@@ -51,6 +53,9 @@ def lookup(
         ``in_dtype`` is given, the cache and the output have the same type unless stated (an output of e4m3 is bf16).
     load, schedule : str, optional
         How KV is read and how the work is cut; left out, the variant of highest priority decides.
+    d_qk, d_v : int, optional
+        Columns of queries and keys, and how many of them are the value; left out, they are those of DeepSeek V3:
+        ``mla_kernels.formats.WIDTHS``.
     kv_layout : str, optional
         ``paged``, where KV is reached through a block table, or ``contiguous``.
     page_size, num_heads, q_len, topk, head_dim : int, optional
@@ -60,7 +65,7 @@ def lookup(
     Returns
     -------
     Kernel
-        Ready to launch on tensors; a field that was left out matches every variant.
+        Ready to launch on tensors; a field that was left out, but for the widths, matches every variant.
 
     Raises
     ------
@@ -84,6 +89,8 @@ def lookup(
         in_dtype,
         load,
         schedule,
+        d_qk,
+        d_v,
         kv_layout,
         page_size,
         num_heads,
@@ -114,6 +121,5 @@ def find(config: Mapping[str, object]) -> Kernel:
 
 def bound(payload: Payload, variant: Variant, config: Mapping[str, Value]) -> Kernel:
     """The kernel of one variant of a payload, within the limits that a config sets."""
-    dtypes = {trait: value for trait, value in variant.baked.items() if trait.endswith("_dtype")}
-    bind = partial(payload.library.kernel, variant.name, dtypes, device=payload.registry.device)
+    bind = partial(payload.library.kernel, variant.name, variant.baked, device=payload.registry.device)
     return KERNELS[variant.op](variant, config, bind, limits(variant, config))

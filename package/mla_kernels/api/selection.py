@@ -9,7 +9,7 @@ from mla_kernels._types import OutDType
 from mla_kernels.api.lookup import find
 from mla_kernels.devices.machine import arch_for
 from mla_kernels.errors import DTypeError
-from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT, WIDTHS
 from mla_kernels.kernels.base import Kernel, Plan
 from mla_kernels.tensors import Packed, Tensor, cache_format, device_of, dtype_name, extents, first
 
@@ -195,7 +195,9 @@ def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None) -> Confi
 
 def _cache_traits(argument: str, cache: Packed, kv_dtype: str | None = None) -> Config:
     """The traits that the format of a cache has, which ``kv_dtype`` names where its elements do not tell."""
-    return {"kv_dtype": kv_dtype or cache_format(argument, cache).name}
+    form = cache_format(argument, cache)
+    widths = {name: width for name, width in (("d_qk", form.d_qk), ("d_v", form.d_v)) if width != WIDTHS[name]}
+    return {"kv_dtype": kv_dtype or form.name, **widths}
 
 
 def _page_size(kv_cache: Packed) -> int:

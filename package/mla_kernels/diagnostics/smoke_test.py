@@ -119,7 +119,7 @@ def _decode(variant: Variant, torch: Any, seed: int) -> _Problem:
     from mla_kernels import reference
 
     generator = torch.Generator().manual_seed(seed)
-    dtype = getattr(torch, DTYPES[variant.baked["q_dtype"]])
+    dtype = getattr(torch, DTYPES[str(variant.baked["q_dtype"])])
     page_size, num_heads = _extent(variant, "page_size", 64), _extent(variant, "num_heads", 16)
     pages = -(-LENGTH // page_size)
     arguments = {
@@ -140,7 +140,7 @@ def _merge_states(variant: Variant, torch: Any, seed: int) -> _Problem:
     num_heads, head_dim = _extent(variant, "num_heads", 16), _extent(variant, "head_dim", LATENT)
     o = torch.randn(STATES, 1, num_heads, head_dim, generator=generator)
     arguments = {
-        "o": o.to(getattr(torch, DTYPES[variant.baked["in_dtype"]])),
+        "o": o.to(getattr(torch, DTYPES[str(variant.baked["in_dtype"])])),
         "lse": torch.randn(STATES, 1, num_heads, generator=generator),
     }
     config: dict[str, Value] = {"num_heads": num_heads, "head_dim": head_dim}

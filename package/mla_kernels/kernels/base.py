@@ -146,7 +146,7 @@ class Kernel:
         self._native.prepare(device)
 
     def _out_dtype(self) -> str:
-        return self.variant.baked["out_dtype"]
+        return str(self.variant.baked["out_dtype"])
 
     def _unplanned(self, plan_bytes: int) -> WorkspaceError:
         """What a launch raises where the payload asks for a plan that the op does not have."""

@@ -69,7 +69,7 @@ class Variant:
     arch: str
     payload: str
     priority: int
-    baked: Mapping[str, str]
+    baked: Mapping[str, Value]
     accepts: Mapping[str, Domain]
 
     def __hash__(self) -> int:
@@ -180,12 +180,16 @@ class Registry:
                     arch=typed(row["arch"], str),
                     payload=payload,
                     priority=typed(row["priority"], int),
-                    baked={trait: typed(value, str) for trait, value in row["baked"].items()},
+                    baked={trait: _value(value) for trait, value in row["baked"].items()},
                     accepts={field: domain(stated) for field, stated in row["accepts"].items()},
                 )
                 for row in document["variants"]
             ),
         )
+
+
+def _value(stated: object) -> Value:
+    return stated if isinstance(stated, int) else typed(stated, str)
 
 
 def _arch(stated: Mapping[str, Any]) -> Arch:

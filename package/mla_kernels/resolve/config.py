@@ -8,6 +8,7 @@ from mla_kernels import _launcher
 from mla_kernels._types import DTYPES, FIELDS, KV_LAYOUTS
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.errors import ValueRangeError
+from mla_kernels.formats import WIDTHS
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Value
 
@@ -27,6 +28,11 @@ def completed(config: Mapping[str, object]) -> dict[str, Value]:
             if field in index.fields:
                 wanted.setdefault(field, value)
     return {field: wanted[field] for field in FIELDS if field in wanted}
+
+
+def with_widths(config: Mapping[str, Value], fields: Collection[str]) -> dict[str, Value]:
+    """Fill in the default widths, of an op that has such fields: a config leaves them out, a search must not."""
+    return {**{name: width for name, width in WIDTHS.items() if name in fields}, **config}
 
 
 def checked(config: Mapping[str, object]) -> dict[str, Value]:

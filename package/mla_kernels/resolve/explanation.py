@@ -9,7 +9,7 @@ from typing import Any
 from mla_kernels.payloads.discovery import Rejected, payloads
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.resolve.addition import addition, pairs
-from mla_kernels.resolve.config import completed
+from mla_kernels.resolve.config import completed, with_widths
 from mla_kernels.resolve.obstacle import install, obstacle, runner
 
 MOST_CANDIDATES = 8
@@ -118,7 +118,9 @@ def explain(config: Mapping[str, object] | None = None, /, **fields: object) -> 
 def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     """Search the variants of ``op`` and say what was found."""
     installed = payloads()
-    matching = installed.indices[op].matching(config)
+    index = installed.indices[op]
+    searched = with_widths(config, index.fields)
+    matching = index.matching(searched)
     asked = pairs({"op": op, **config})
     arch = str(config["arch"])
     stop = obstacle(arch)
@@ -134,10 +136,10 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
         reason = f"no variant serves {asked}"
         refusal = None if runner(arch) else _no_payload(arch)
         return Explanation(op, config, None, reason, (), None, refusal, stop, installed.rejected)
-    nearest = installed.indices[op].nearest(config, MOST_CANDIDATES)
-    candidates = tuple(Candidate(variant, _miss(variant, field, config[field])) for variant, field in nearest)
+    nearest = index.nearest(searched, MOST_CANDIDATES)
+    candidates = tuple(Candidate(variant, _miss(variant, field, searched[field])) for variant, field in nearest)
     reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
-    command, refusal = addition(op, config, [variant for variant, _ in nearest], registry)
+    command, refusal = addition(op, searched, [variant for variant, _ in nearest], registry)
     return Explanation(op, config, None, reason, candidates, command or None, refusal or None, stop, installed.rejected)
 
 

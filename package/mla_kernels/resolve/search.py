@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from mla_kernels import _launcher
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Value, Variant
-from mla_kernels.resolve.config import checked, completed
+from mla_kernels.resolve.config import checked, completed, with_widths
 
 
 def search(config: Mapping[str, object]) -> tuple[str, dict[str, Value], Variant | None]:
     """The op, the completed config, and the variant of highest priority that serves it."""
     wanted = completed(config)
     op = str(wanted.pop("op"))
-    return op, wanted, payloads().indices[op].best(wanted)
+    index = payloads().indices[op]
+    return op, wanted, index.best(with_widths(wanted, index.fields))
 
 
 def variants(**filters: object) -> tuple[Variant, ...]:

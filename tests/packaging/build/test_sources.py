@@ -24,8 +24,9 @@ def sha256(folder: Path, payload: str) -> str:
     return sources_sha256(folder / "package", folder / "generated", payload)
 
 
-def append(path: str, text: str):
+def append(path: str, text: str, *, new: bool = False):
     def edit(folder: Path) -> None:
+        assert (folder / path).exists() != new, path
         with (folder / path).open("a") as file:
             file.write(text)
 
@@ -48,7 +49,7 @@ def touches(copy: Path, edit) -> set[str]:
     ("edit", "payloads"),
     [
         (append("package/csrc/common/dtype.h", "int more;"), {"cpu", "sm90", "sm100"}),
-        (append("package/csrc/cuda/op.h", "int more;"), {"sm90", "sm100"}),
+        (append("package/csrc/cuda/device.h", "int more;"), {"sm90", "sm100"}),
         (append("package/csrc/cpu/op.h", "int more;"), {"cpu"}),
         (append("generated/include/mla/abi.h", "int more;"), {"cpu", "sm90", "sm100"}),
         (append("generated/sm100/store_kv.cu", "int more;"), {"sm100"}),
@@ -60,7 +61,7 @@ def touches(copy: Path, edit) -> set[str]:
         (append("package/cmake/flags.cmake", "# A comment.\n"), set()),
         (append("generated/include/mla/bindings.h", "int more;"), set()),
         (append("package/csrc/launcher/bind.cpp", "int more;"), set()),
-        (append("package/csrc/common/unused.h", "int more;"), set()),
+        (append("package/csrc/common/unused.h", "int more;", new=True), set()),
     ],
 )
 def test_what_a_payload_is_built_from_counts(copy, edit, payloads):

@@ -170,3 +170,27 @@ def test_unknown_fields_are_refused():
         mla.variants(heads=128)
     with pytest.raises(ValueRangeError, match="config field"):
         mla.explain(op="decode", heads=128)
+
+
+def test_widths_that_are_left_out_are_the_default_ones():
+    config = {"op": "decode", "arch": "cpu", "q_dtype": "bf16"}
+    kernel = mla.lookup(**config, d_qk=576, d_v=512)
+    assert kernel.variant is mla.lookup(**config).variant
+    assert kernel.variant.baked["d_qk"] == 576
+    assert "d_qk" not in mla.lookup(**config).config
+    assert str(mla.explain(**config)).startswith("op=decode arch=cpu q_dtype=bf16 kv_dtype=bf16 out_dtype=bf16\n")
+
+
+@pytest.mark.parametrize("op", ["decode", "sparse_decode", "sparse_prefill"])
+def test_widths_that_no_variant_has_are_refused_with_candidates_and_the_reason(op):
+    with pytest.raises(VariantNotFoundError) as caught:
+        mla.lookup(op=op, arch="cpu", q_dtype="bf16", d_qk=320, d_v=256)
+    message = str(caught.value)
+    assert f"cpu_{op}_qbf16_kvbf16_obf16_direct_" in message
+    assert "d_qk is 320; accepts 576" in message
+    assert "it cannot be added: d_qk 320 is outside the domain of the matrix: 576" in message
+
+
+def test_an_op_without_a_cache_has_no_widths():
+    with pytest.raises(ValueRangeError, match="d_qk"):
+        mla.lookup(op="merge_states", arch="cpu", in_dtype="fp32", d_qk=576)

@@ -1,6 +1,6 @@
-// Stands in for the header of csrc: barriers at which warps stall at random, after a wait, before and
-// after an arrival. Every role uses barriers in every turn of its loop, so each falls behind the
-// others in turn.
+// Stands in for the header of csrc: barriers at which warps stall at random, after a wait, before
+// and after an arrival. Every role uses barriers in every turn of its loop, so each falls behind
+// the others in turn.
 #pragma once
 
 #include <cutlass/arch/barrier.h>
@@ -16,8 +16,8 @@ __device__ __forceinline__ uint32_t scrambled(uint32_t x) {
   return x ^ x >> 16;
 }
 
-// Sleeps up to 2 us, each warp of a role for another time. Half of the roles of a block sleep; which
-// half changes every 33 us. There is no branch, so that a warp stays together.
+// Sleeps up to 2 us, each warp of a role for another time. Half of the roles of a block sleep;
+// which half changes every 33 us. There is no branch, so that a warp stays together.
 __device__ __forceinline__ void stall() {
   constexpr uint32_t kLongest = 1023;  // ns; the hardware sleeps up to twice as long
   constexpr uint32_t kConsumerWarps = 12;
