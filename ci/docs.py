@@ -52,7 +52,7 @@ def _named(nav: list[Any]) -> Iterator[str]:
 
 
 def _expanded(nav: list[Any], folder: Path, named: Container[str]) -> list[Any]:
-    """Replace each ``"folder/*.md"`` of the navigation by the pages that it does not name, in the order of their names."""
+    """Replace each ``"folder/*.md"`` of the navigation by the pages that it names nowhere, in order."""
     result: list[Any] = []
     for entry in nav:
         if isinstance(entry, str) and "*" in entry:
