@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -42,8 +43,9 @@ def build_for_tests(session: nox.Session, payload: str, name: str, *arguments: s
 
 
 def payloads() -> list[str]:
-    """The GPU payloads of the matrix, each a distribution of its own."""
-    return sorted(path.parent.name for path in ROOT.glob("generated/*/pyproject.toml"))
+    """The GPU payloads of the matrix."""
+    stated = [json.loads(path.read_text()) for path in sorted(ROOT.glob("generated/*/registry.json"))]
+    return [registry["payload"] for registry in stated if registry["arch"]["device"] == "cuda"]
 
 
 def install_toolkit(session: nox.Session, *parts: str) -> None:
@@ -96,7 +98,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = [
         path
-        for folder in ("package/csrc", "tests/support", "tests/gpu", "tests/sm90", "tests/sm100")
+        for folder in ("package/csrc", "tests")
         for pattern in CPP
         for path in sorted(ROOT.glob(f"{folder}/**/{pattern}"))
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:
 
 def on_config(config: Any) -> Any:
     """Expand the patterns of the navigation."""
-    config.nav = _expanded(config.nav, Path(config.docs_dir))
+    config.nav = _expanded(config.nav, Path(config.docs_dir), frozenset(_named(config.nav)))
     return config
 
 
@@ -43,16 +44,23 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
     return output
 
 
-def _expanded(nav: list[Any], folder: Path) -> list[Any]:
-    """Replace each ``"folder/*.md"`` of the navigation by its pages, in the order of their names."""
+def _named(nav: list[Any]) -> Iterator[str]:
+    """Every page that the navigation names itself."""
+    for entry in nav:
+        for below in entry.values() if isinstance(entry, dict) else [entry]:
+            yield from _named(below) if isinstance(below, list) else [below]
+
+
+def _expanded(nav: list[Any], folder: Path, named: Container[str]) -> list[Any]:
+    """Replace each ``"folder/*.md"`` of the navigation by the pages that it names nowhere, in order."""
     result: list[Any] = []
     for entry in nav:
         if isinstance(entry, str) and "*" in entry:
-            pages = sorted(folder.glob(entry))
-            result += [page.relative_to(folder).as_posix() for page in pages if not page.stem.startswith("local")]
+            pages = [page for page in sorted(folder.glob(entry)) if not page.stem.startswith("local")]
+            result += [name for page in pages if (name := page.relative_to(folder).as_posix()) not in named]
         elif isinstance(entry, dict):
             result += [
-                {title: _expanded(below, folder) if isinstance(below, list) else below}
+                {title: _expanded(below, folder, named) if isinstance(below, list) else below}
                 for title, below in entry.items()
             ]
         else:

@@ -17,7 +17,8 @@ class Row:
     """A wheel: where its project lies, for what it is built, and what it must meet.
 
     ``tag`` is the Python and ABI part of its tag, ``identifiers`` are cibuildwheel's, ``limit_mb`` is in 10^6 bytes,
-    and ``smoke`` is a command that must succeed where the wheel was just installed.
+    ``smoke`` is a command that must succeed where the wheel was just installed, and ``added`` is a point of the matrix
+    that is taken out and added again to measure what a row costs; without one, that is not measured.
     """
 
     distribution: str
@@ -28,6 +29,7 @@ class Row:
     shards: int
     limit_mb: float
     smoke: str
+    added: str = ""
 
     @property
     def core(self) -> bool:

@@ -16,7 +16,7 @@ from codegen.rows import Entry, document, entries
 MATRIX = Path(__file__).parent / "matrix"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 TABLES = ("enum", "trait", "field", "op", "default_widths", "format", "arch", "allow", "kernel")
-BESIDE = ("op", "arch", "folder", "priority", "reasons")
+BESIDE = ("op", "arch", "device", "folder", "priority", "reasons")
 """What an entry says beside the fields of its points."""
 
 
@@ -105,21 +105,20 @@ def _formats(files: Mapping[str, Mapping[str, Any]]) -> formats.Formats:
 
 def _row(matrix: Matrix, entry: Entry) -> Row:
     fields, where = entry.fields, entry.where
-    for name in ("op", "arch"):
-        if name not in fields:
-            raise MatrixError([f"{where}: field {name!r} is missing"])
+    op = shapes.word(f"{where}: op", _op(where, fields))
     for name in ("folder", "reasons"):
         if name in fields:
             raise MatrixError([f"{where}: {name} belongs to an [[allow]] table"])
     points = {name: shapes.values(f"{where}: {name}", value) for name, value in fields.items() if name not in BESIDE}
     priority = shapes.integer(f"{where}: priority", fields.get("priority", 0))
-    op = shapes.word(f"{where}: op", fields["op"])
     left_out = matrix.unnamed(op) if op in abi.OP else {}
-    return Row(where, op, _archs(where, fields["arch"]), {**left_out, **points}, priority)
+    return Row(where, op, shapes.served(where, fields, matrix.archs), {**left_out, **points}, priority)
 
 
-def _archs(where: str, stated: object) -> tuple[str, ...]:
-    return shapes.words(f"{where}: arch", stated if isinstance(stated, list) else [stated])
+def _op(where: str, fields: Mapping[str, Any]) -> object:
+    if "op" not in fields:
+        raise MatrixError([f"{where}: field 'op' is missing"])
+    return fields["op"]
 
 
 def _allows(matrix: Matrix, paths: list[Path]) -> Iterator[Allow]:
@@ -127,12 +126,9 @@ def _allows(matrix: Matrix, paths: list[Path]) -> Iterator[Allow]:
     for path in paths:
         for place, shared, rows in entries(path, "allow"):
             where = f"{path.name}:{place.header + 1}"
-            for name in ("op", "arch"):
-                if name not in shared:
-                    raise MatrixError([f"{where}: field {name!r} is missing"])
-            op, archs = shared["op"], _archs(where, shared["arch"])
+            op, archs = _op(where, shared), shapes.served(where, shared, matrix.archs)
             reasons = shapes.reasons(f"{where}: reasons", shared.get("reasons", {}))
-            if op not in abi.OP:
+            if not isinstance(op, str) or op not in abi.OP:
                 shapes.refuse(f"{where}: op", op, ", ".join(abi.OP))
             for arch in archs:
                 if arch not in matrix.archs:

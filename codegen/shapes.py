@@ -107,6 +107,22 @@ def arch(where: str, stated: object) -> Arch:
     return Arch(name, payload, device, tuple(capabilities), tensor_cores)
 
 
+def served(where: str, fields: Mapping[str, Any], archs: Mapping[str, Arch]) -> tuple[str, ...]:
+    """The archs that a table is for: those that its ``arch`` names, or all of its ``device``."""
+    if "device" in fields:
+        if "arch" in fields:
+            refuse(f"{where}: device", fields["device"], "an arch or a device, not both")
+        device = word(f"{where}: device", fields["device"])
+        found = tuple(arch.name for arch in archs.values() if arch.device == device)
+        if not found:
+            refuse(f"{where}: device", device, ", ".join(dict.fromkeys(arch.device for arch in archs.values())))
+        return found
+    if "arch" not in fields:
+        raise MatrixError([f"{where}: field 'arch' is missing"])
+    stated = fields["arch"]
+    return words(f"{where}: arch", stated if isinstance(stated, list) else [stated])
+
+
 def reasons(where: str, stated: object) -> Mapping[str, str]:
     """Sentences by field."""
     if not isinstance(stated, Mapping):

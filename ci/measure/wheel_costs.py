@@ -24,14 +24,10 @@ from ci.build import shards
 from ci.build.report import WORKERS, Report, plot, projected
 from ci.release import index
 from ci.release.index_server import Environment, serving
-from ci.rows import ROOT
+from ci.rows import ROOT, rows
 
+ADDED = {row.payload: row.added for row in rows()}
 PAGE = ROOT / "docs" / "benchmarks" / "wheels.md"
-ROW = {
-    "sm90": "op=merge_states arch=sm90a in_dtype=fp32 out_dtype=bf16 schedule=rows",
-    "sm100": "op=decode arch=sm100f q_dtype=fp16 kv_dtype=fp16 out_dtype=fp16 load=tma schedule=individual",
-}
-"""This point of the matrix is taken out and added again."""
 FIRST_RESULT = """
 import mla_kernels as mla, torch
 q, cache = torch.randn(2, 1, 16, 576).bfloat16(), torch.randn(8, 64, 576).bfloat16()
@@ -103,7 +99,7 @@ def repeated(cold: Report) -> dict[str, Any]:
     """Measure a wheel's build from nothing, then with the cache, then unchanged, then with a row added."""
     cached = build(ROOT, cold.payload, "--fresh")
     unchanged = build(ROOT, cold.payload)
-    added = row_added(cold.payload) if cold.payload in ROW else None
+    added = row_added(cold.payload) if ADDED[cold.payload] else None
     return {
         "wheel": cold.payload,
         "MB": cold.wheel_bytes / 1e6,
@@ -122,30 +118,17 @@ def row_added(payload: str) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
-        take_out(clone, ROW[payload])
-        subprocess.run([sys.executable, "-m", "codegen", "generate"], cwd=clone, check=True, capture_output=True)
+        change(clone, "remove", ADDED[payload])
         build(clone, payload)
-        command = [sys.executable, "-m", "codegen", "add", *ROW[payload].split()]
-        subprocess.run(command, cwd=clone, check=True, capture_output=True)
+        change(clone, "add", ADDED[payload])
         return build(clone, payload, "--recache")
 
 
-def take_out(clone: Path, point: str) -> None:
-    """Leave the row that holds ``point`` out of the matrix, or the one value of it that the row lists."""
-    import tomlkit
-
-    wanted = dict(pair.split("=", 1) for pair in point.split())
-    for path in sorted((clone / "codegen" / "matrix").glob("*.toml")):
-        document = tomlkit.parse(path.read_text())
-        for number, row in enumerate(document.get("kernel", ())):
-            if all(value == row[name] or value in row[name] for name, value in wanted.items()):
-                if row["out_dtype"] == wanted["out_dtype"]:
-                    del document["kernel"][number]
-                else:
-                    row["out_dtype"].remove(wanted["out_dtype"])
-                path.write_text(tomlkit.dumps(document))
-                return
-    raise SystemExit(f"the matrix has no {point}")
+def change(clone: Path, command: str, point: str) -> None:
+    """Add a point to the matrix of a clone, or remove it."""
+    subprocess.run(
+        [sys.executable, "-m", "codegen", command, *point.split()], cwd=clone, check=True, capture_output=True
+    )
 
 
 def build(root: Path, payload: str, *arguments: str) -> Report:

@@ -12,6 +12,7 @@ from codegen.edit.point import matches, named
 from codegen.load import MATRIX, load
 from codegen.model import Matrix, MatrixError, Range, Value, Variant
 from codegen.rows import Entry, Table, entries, with_field, with_row, with_table
+from codegen.shapes import served
 from codegen.validate import checked
 
 Edit = tuple[Path, list[str]]
@@ -21,7 +22,7 @@ Edit = tuple[Path, list[str]]
 def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
     """Add ``point`` to the matrix in ``folder`` and return the names of the variants that appeared or accept more.
 
-    Beside the op's fields, the point may say the ``priority`` of a new row. A table of several archs serves them all.
+    Beside the op's fields, the point may say the ``priority`` of a new row. A table of a device is for all its archs.
 
     Raises
     ------
@@ -95,7 +96,7 @@ def _edits(
         (path, table, shared, rows)
         for path in sorted(folder.glob("*.toml"))
         for table, shared, rows in entries(path, "kernel")
-        if shared.get("op") == op and arch in _choices(shared.get("arch"))
+        if shared.get("op") == op and arch in served(path.name, shared, matrix.archs)
     ]
     found = next((variant for variant in variants if matches(variant, op, arch, traits)), None)
     for path, _, _, rows in tables:
@@ -149,7 +150,7 @@ def _new(
     op, arch = str(point["op"]), str(point["arch"])
     own = matrix.stated(op, point) | ({} if priority is None else {"priority": priority})
     for path, table, shared, _ in reversed(tables):
-        common = {name: value for name, value in shared.items() if name not in ("op", "arch")}
+        common = {name: value for name, value in shared.items() if name not in ("op", "arch", "device")}
         if table.rows and all(own.get(name, value) == value for name, value in common.items()):
             left = {name: value for name, value in own.items() if name not in common}
             yield path, with_row(path.read_text(encoding="utf-8").splitlines(), table, left)
@@ -157,15 +158,15 @@ def _new(
     if tables:
         path, table = tables[-1][:2]
     else:
-        path, table = _allowing(folder, op, arch)
+        path, table = _allowing(matrix, folder, op, arch)
     yield path, with_table(path.read_text(encoding="utf-8").splitlines(), table, fields)
 
 
-def _allowing(folder: Path, op: str, arch: str) -> tuple[Path, Table]:
+def _allowing(matrix: Matrix, folder: Path, op: str, arch: str) -> tuple[Path, Table]:
     """The last table that allows points of an op on an arch, below which its first row belongs."""
     return [
         (path, table)
         for path in sorted(folder.glob("*.toml"))
         for table, shared, _ in entries(path, "allow")
-        if shared.get("op") == op and arch in _choices(shared.get("arch"))
+        if shared.get("op") == op and arch in served(path.name, shared, matrix.archs)
     ][-1]

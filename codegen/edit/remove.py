@@ -18,7 +18,7 @@ def remove(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]
     """Remove the variants that have all traits that ``point`` names, and return their names.
 
     A value of a field that is accepted at run time is taken out of the lists of these variants instead. A table of
-    several archs loses them for all of its archs.
+    a device loses them for all of its archs.
 
     Raises
     ------

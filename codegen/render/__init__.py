@@ -14,12 +14,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from codegen import render_abi, render_formats
 from codegen.load import digest
 from codegen.model import Arch, Matrix, Variant
-from codegen.render import cpp, pages, types
+from codegen.render import cpp, distribution, pages, types
 from codegen.render.registry import registry
 from codegen.signature import conversions, python
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
-LICENCES = Path(__file__).parents[2] / "licenses"
 CUDA = "cuda"
 SOURCE_SUFFIX = {"cpu": ".cpp", CUDA: ".cu"}
 DEFINITIONS = {"cpu": ".h", CUDA: ".cuh"}
@@ -75,13 +74,14 @@ def _payload(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[
         "sources.cmake.j2",
         {
             "machine": arch.name.removeprefix("sm"),
-            "folder": f"mla_kernels_{payload}" if arch.device == CUDA else f"mla_kernels/payloads/{payload}",
+            "device": arch.device,
+            "folder": distribution.folder(payload),
             "paths": sorted(files),
         },
     )
     files[f"{payload}/allowed.h"] = _print("allowed.h.j2", cpp.allowed(matrix, variants))
     files[f"{payload}/registry.json"] = _text(registry(matrix, arch, variants))
-    return files | (_distribution(matrix, arch) if arch.device == CUDA else {})
+    return files | (_distribution(matrix, arch) if payload != distribution.CORE else {})
 
 
 def _units(variants: Sequence[Variant]) -> dict[str, list[Variant]]:
@@ -93,13 +93,12 @@ def _units(variants: Sequence[Variant]) -> dict[str, list[Variant]]:
 
 
 def _distribution(matrix: Matrix, arch: Arch) -> dict[str, str]:
-    """The project of a GPU payload's wheel."""
-    context = {"payload": arch.payload, "arch": arch, "version": matrix.version}
-    licences = [LICENCES.parent / "LICENSE", *sorted(LICENCES.iterdir())]
+    """The project of a payload's own wheel."""
+    payload, context = arch.payload, distribution.project(matrix, arch)
     return {
-        **{f"{arch.payload}/licenses/{path.name}": path.read_text(encoding="utf-8") for path in licences},
-        f"{arch.payload}/pyproject.toml": _print("cuda/pyproject.toml.j2", context),
-        f"{arch.payload}/mla_kernels_{arch.payload}/__init__.py": _print("cuda/__init__.py.j2", context),
+        **{f"{payload}/licenses/{name}": text for name, text in distribution.licences(arch).items()},
+        f"{payload}/pyproject.toml": _print("distribution/pyproject.toml.j2", context),
+        f"{payload}/{distribution.folder(payload)}/__init__.py": _print("distribution/__init__.py.j2", context),
     }
 
 

@@ -1,4 +1,5 @@
 # Generated from codegen/matrix.
+set(MLA_PAYLOAD_DEVICE "cpu")
 set(MLA_PAYLOAD_ARCH "cpu")
 set(MLA_PAYLOAD_FOLDER "mla_kernels/payloads/cpu")
 set(MLA_PAYLOAD_UNITS

@@ -1,4 +1,5 @@
 # Generated from codegen/matrix.
+set(MLA_PAYLOAD_DEVICE "cuda")
 set(MLA_PAYLOAD_ARCH "100f")
 set(MLA_PAYLOAD_FOLDER "mla_kernels_sm100")
 set(MLA_PAYLOAD_UNITS

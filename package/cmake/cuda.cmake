@@ -34,7 +34,6 @@ find_package(Threads REQUIRED)
 
 # What device code is compiled for: the arch that the generated sources name. The seed stands in for the process id that
 # names of internal symbols would hold.
-include("${MLA_GENERATED_DIR}/${MLA_PAYLOAD}/sources.cmake")
 set(MLA_CUDA_ARCH "${MLA_PAYLOAD_ARCH}" CACHE STRING "Another arch to compile for")
 set(MLA_CUDA_OPTIONS "-gencode=arch=compute_${MLA_CUDA_ARCH},code=sm_${MLA_CUDA_ARCH}" -O3 --expt-relaxed-constexpr
                      --compress-mode=size --frandom-seed=mla-kernels)
@@ -44,6 +43,7 @@ target_compile_features(mla_cuda INTERFACE cuda_std_17)
 target_compile_options(mla_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${MLA_CUDA_OPTIONS};--resource-usage>")
 target_compile_definitions(mla_cuda INTERFACE NDEBUG)
 target_include_directories(mla_cuda INTERFACE "${root}/../include")
+list(PREPEND MLA_LINKED nvidia-cutlass nvidia-cuda-cccl nvidia-cuda-runtime)
 target_link_libraries(mla_cuda INTERFACE "${MLA_CUDART_STATIC}" Threads::Threads rt ${CMAKE_DL_LIBS})
 
 add_library(mla_cutlass INTERFACE)

@@ -56,7 +56,7 @@ function(mla_payload_install name folder)
                "\${CMAKE_INSTALL_PREFIX}/${folder}" "--generated=${MLA_GENERATED_DIR}"
                "--version=${SKBUILD_PROJECT_VERSION_FULL}" "--cxx=${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}"
                "--cxx-flags=${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_RELEASE}")
-  if(MLA_PAYLOAD)
+  if(MLA_PAYLOAD_DEVICE STREQUAL "cuda")
     list(JOIN MLA_CUDA_OPTIONS " " cuda_flags)
     list(APPEND describe "--nvcc=${CMAKE_CUDA_COMPILER}" "--cuda-flags=${cuda_flags}")
   endif()

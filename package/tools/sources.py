@@ -7,6 +7,7 @@ headers that the payload does not include, the launcher, or other payloads.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -39,7 +40,8 @@ def sources_sha256(package: Path, generated: Path, payload: str) -> str:
 def _files(package: Path, generated: Path, payload: str) -> dict[str, Path]:
     """Return units, their headers and the build rules, by their path from the root."""
     csrc, own = package / "csrc", generated / payload
-    on_gpu = (own / "pyproject.toml").exists()
+    registry = json.loads((own / "registry.json").read_text(encoding="utf-8"))
+    on_gpu = registry["arch"]["device"] == "cuda"
     folders = [csrc / "common", csrc / payload, *([csrc / "cuda"] if on_gpu else [])]
     units = [path for folder in (*folders, own) for path in folder.rglob("*") if path.suffix in (".cpp", ".cu")]
     rules = [package / "CMakeLists.txt", *(package / "cmake").iterdir(), own / "sources.cmake", own / "pyproject.toml"]

@@ -7,6 +7,7 @@ On every page of the documentation, in README.md and in CONTRIBUTING.md
 * a ``text`` block with the title "Output" stands directly below the block that prints it, and every python block that
   prints has one. Of a block that raises it is the end of the traceback. ``...`` stands for any text;
 * a python block with a title of ``test_pages.NEEDS`` runs only where that need is met;
+* a block with a path as its title, on a page that ``test_guide`` follows, is a file, or in a ``diff`` a change to one;
 * no other language is used.
 """
 

@@ -8,8 +8,8 @@ import os
 import mla_kernels as mla
 import pytest
 import torch
-
-ARCHS = {(9, 0): "sm90a", (10, 0): "sm100f", (10, 3): "sm100f"}
+from mla_kernels.devices.machine import arch_of
+from mla_kernels.payloads.discovery import payloads
 
 
 @functools.cache
@@ -25,7 +25,7 @@ def absence() -> str | None:
 
 def arch_name() -> str | None:
     """The arch that ``MLA_KERNELS_ARCH`` names, otherwise that of the current device."""
-    return os.environ.get("MLA_KERNELS_ARCH") or ARCHS.get(torch.cuda.get_device_capability())
+    return os.environ.get("MLA_KERNELS_ARCH") or arch_of(torch.cuda.get_device_capability(), payloads().archs)
 
 
 def refuse(reason: str) -> None:
