@@ -43,14 +43,14 @@ def test_a_point_no_row_is_near_becomes_a_row_below_those_of_its_op_and_arch(rea
     )
 
 
-def test_a_shared_table_serves_every_arch_that_it_names(real):
+def test_a_table_of_a_device_serves_all_of_its_archs(real):
     assert add(parse(["op=gather_kv", "arch=sm90a", "kv_dtype=fp16", "out_dtype=bf16"]), real) == (
-        "sm90a_gather_kv_kvfp16_obf16",
         "sm100f_gather_kv_kvfp16_obf16",
+        "sm90a_gather_kv_kvfp16_obf16",
     )
     assert add(parse(["op=store_kv", "arch=sm90a", "in_dtype=fp32", "kv_dtype=e4m3"]), real) == (
-        "sm90a_store_kv_ifp32_kve4m3",
         "sm100f_store_kv_ifp32_kve4m3",
+        "sm90a_store_kv_ifp32_kve4m3",
     )
     assert variant(real, "sm90a_store_kv_ifp32_kve4m3").folder == "cuda"
 

@@ -47,6 +47,13 @@ def test_each_mistake_is_said(problems_of, before, after, said):
     ("before", "after", "said"),
     [
         ('op = "store_kv"\n', "", "cpu.toml:19: field 'op' is missing"),
+        ('arch = "cpu"\nin', "in", "field 'arch' is missing"),
+        ('arch = "cpu"\nin', 'device = "cuda"\nin', "device: got 'cuda'; accepts cpu"),
+        (
+            'arch = "cpu"\nin',
+            'arch = "cpu"\ndevice = "cpu"\nin',
+            "device: got 'cpu'; accepts an arch or a device, not both",
+        ),
         ('in_dtype = "fp32"', 'in_dtype = "fp32\\n"', "in_dtype: got 'fp32\\n'; accepts a name"),
         ('in_dtype = "fp32"', 'folder = "../.."', "folder belongs to an [[allow]] table"),
         ('in_dtype = "fp32"', "in_dtype = []", "in_dtype: got []; accepts at least one value"),
