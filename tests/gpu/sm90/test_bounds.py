@@ -11,7 +11,6 @@ from mla_kernels import reference
 
 from tests.gpu.support.sm90 import each, each_sparse_decode, each_with
 from tests.gpu.support.sparse_results import RESULTS, compare_results
-from tests.gpu.support.tensors import width_of
 from tests.support import memory
 from tests.support.compare import SPARSE, assert_close, assert_same_bytes
 from tests.support.problems import SCALE, Decode, encode, generator, random, tolerances
@@ -100,7 +99,7 @@ def test_wild_indices_and_counts_read_nothing_outside(variant: Row) -> None:
 @each_sparse_decode
 def test_a_pool_beyond_32_bits(variant: Row) -> None:
     """Rows of some slots begin beyond 2^32 bytes, and in bf16 beyond 2^31 elements."""
-    width = width_of(variant.kv_dtype)
+    width = memory.width_of(variant.kv_dtype)
     pages = (9 << 29) // (64 * width)
     pool = torch.empty(pages, 64, width, dtype=memory.DTYPES[variant.kv_dtype], device="cuda")
     pool.view(torch.uint8).fill_(0xFF)

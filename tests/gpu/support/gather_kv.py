@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.gpu.support.launches import Case
-from tests.gpu.support.tensors import guarded, padded, width_of
+from tests.gpu.support.tensors import guarded, padded
 from tests.support import memory
 from tests.support.compare import assert_same_bytes
 from tests.support.problems import Packed, encode, generator, random, unchanged, write_rows
@@ -37,7 +37,7 @@ def stored(kv_dtype: str, n: int, seed: int = 0) -> Tensor:
 
 def pool(kv_dtype: str, slots: Tensor, rows: Tensor, pages: tuple[int, int]) -> Tensor:
     """A cache on the CPU that is NaN but for the given rows."""
-    result = memory.poisoned((*pages, width_of(kv_dtype)), memory.DTYPES[kv_dtype])
+    result = memory.poisoned((*pages, memory.width_of(kv_dtype)), memory.DTYPES[kv_dtype])
     write_rows(result, slots, rows)
     return result
 

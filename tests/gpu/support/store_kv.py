@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.gpu.support.launches import Case
-from tests.gpu.support.tensors import guarded, padded, width_of
+from tests.gpu.support.tensors import guarded, padded
 from tests.support import memory
 from tests.support.compare import assert_same_bytes
 from tests.support.problems import generator, random, unchanged
@@ -60,8 +60,8 @@ def check(
     in_dtype, kv_dtype = types
     latent, rope = tokens
     scale = scale_of(kv_dtype) if scale is None else scale
-    got = guarded((*pages, width_of(kv_dtype)), kv_dtype, pad)
-    want = guarded((*pages, width_of(kv_dtype)), kv_dtype, pad, "cpu")
+    got = guarded((*pages, memory.width_of(kv_dtype)), kv_dtype, pad)
+    want = guarded((*pages, memory.width_of(kv_dtype)), kv_dtype, pad, "cpu")
     inputs = padded(latent, pad), padded(rope, pad), slots.cuda(), on_gpu(scale)
     with unchanged(*inputs):
         kernel(arch, in_dtype, kv_dtype)(*inputs[:2], got.view, inputs[2], scale=inputs[3])
@@ -72,7 +72,7 @@ def check(
 
 def case(arch: str, in_dtype: str, kv_dtype: str, device: str = "cuda") -> Case:
     """A store of 70 tokens, two of them nowhere, into 80 slots."""
-    shape = (5, 16, width_of(kv_dtype))
+    shape = (5, 16, memory.width_of(kv_dtype))
     cache = torch.empty(shape, dtype=memory.DTYPES[kv_dtype], device=device)
 
     def fresh(seed: int) -> tuple[Tensor, ...]:

@@ -18,7 +18,9 @@ from ci.measure.functions import of_library
 from ci.measure.same_code import Comparison
 from ci.rows import ROOT
 
-UNITS = sorted((ROOT / "dist" / "shards").glob("*-units/*decode_*.o"))
+SHARDS = ROOT / "dist" / "shards"
+UNITS = sorted([*SHARDS.glob("sm100-units/decode_*.o"), *SHARDS.glob("sm90-units/sparse_decode_*.o")])
+"""Objects that hold attention kernels; Blackwell's sparse decode launches those of its dense decode."""
 
 
 def found(unit: Path) -> VariantKernels:
