@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "e4m3": 8, "e8m0": 8, "e2m1": 4}
-"""Of an element, by its type."""
+"""The bits of an element, by its type."""
 
 PLACES = ("tensor", "row", "page")
 """Where scales are: one for the whole cache, in each row, or after the rows of each page."""
@@ -22,7 +22,7 @@ class Part:
 
     @property
     def bytes(self) -> int:
-        """Of a token, rounded up."""
+        """The bytes of a token's columns, rounded up."""
         return -(-self.columns * BITS[self.type] // 8)
 
 
@@ -78,12 +78,12 @@ class Format:
 
     @property
     def scale_offset(self) -> int:
-        """From the start of a row to its scales; 0 where they do not lie in the row."""
+        """The distance from the start of a row to its scales; 0 where they do not lie in the row."""
         return self.latent.bytes if self._scales_in_row else 0
 
     @property
     def rope_offset(self) -> int:
-        """From the start of a row to its rope part."""
+        """The distance from the start of a row to its rope part."""
         return self.latent.bytes + self._scales_in_row * self.scale_bytes
 
     @property

@@ -198,7 +198,7 @@ class Matrix:
     rows: tuple[Row, ...]
     version: str
     sha256: str
-    """Of the tables as they are written."""
+    """The hash of the tables as they are written."""
 
     def fields(self, op: str) -> tuple[str, ...]:
         """The fields of a point of ``op`` beside op and arch: its traits, and what it accepts at run time."""

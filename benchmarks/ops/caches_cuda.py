@@ -116,10 +116,14 @@ class CacheTensors:
         return (cache, self._slots(cell).int()), {"out": out}
 
     def _translate(self, cell: CacheCell) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]]:
-        width = 512
-        table = torch.randperm(FEW * width, device=self._device, generator=self._generator).int().view(FEW, width)
+        table_width = 512  # pages of a request
+        table = (
+            torch.randperm(FEW * table_width, device=self._device, generator=self._generator)
+            .int()
+            .view(FEW, table_width)
+        )
         shape = (cell.rows, TOPK)
-        positions = torch.randint(width * PAGE, shape, device=self._device, generator=self._generator).int()
+        positions = torch.randint(table_width * PAGE, shape, device=self._device, generator=self._generator).int()
         requests = torch.arange(cell.rows, device=self._device).int() % FEW
         return (requests, table, positions), {"page_size": PAGE, "out": torch.empty_like(positions)}
 

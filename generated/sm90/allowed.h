@@ -134,14 +134,14 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::fp16},
                      std::array{Load::direct, Load::cpasync},
                      kEverySchedule) == 0,
-              "decode, load: the kernel loads KV by TMA, or gathers it row by row; codes are loaded by TMA");
+              "decode, load: the kernel loads KV by TMA, or gathers it row by row; an fp8 cache is loaded by TMA only");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16},
                      std::array{DType::fp16},
                      std::array{Load::tma},
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab widens codes, and 16-bit caches come at the same speed by rows_m64");
+              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16},
@@ -169,14 +169,14 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{Load::direct, Load::cpasync},
                      kEverySchedule) == 0,
-              "decode, load: the kernel loads KV by TMA, or gathers it row by row; codes are loaded by TMA");
+              "decode, load: the kernel loads KV by TMA, or gathers it row by row; an fp8 cache is loaded by TMA only");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16},
                      std::array{DType::bf16},
                      std::array{Load::tma},
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab widens codes, and 16-bit caches come at the same speed by rows_m64");
+              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16},
@@ -197,14 +197,14 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{Load::direct, Load::cpasync, Load::gather},
                      kEverySchedule) == 0,
-              "decode, load: the kernel loads KV by TMA, or gathers it row by row; codes are loaded by TMA");
+              "decode, load: the kernel loads KV by TMA, or gathers it row by row; an fp8 cache is loaded by TMA only");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::e4m3},
                      std::array{DType::bf16},
                      std::array{Load::tma},
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab widens codes, and 16-bit caches come at the same speed by rows_m64");
+              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
 
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::fp16},
@@ -231,7 +231,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      kEveryDType,
                      kEveryLoad,
                      kEverySchedule) == 0,
-              "sparse_decode, kv_dtype: the kernel multiplies equal types, or widens rows of fp8_ds_mla to bf16: a sparse cache of plain e4m3 is nobody's");
+              "sparse_decode, kv_dtype: the kernel multiplies equal types, or dequantizes rows of fp8_ds_mla to bf16; no model has a sparse cache of plain e4m3");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16},
@@ -259,7 +259,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      kEveryDType,
                      kEveryLoad,
                      kEverySchedule) == 0,
-              "sparse_decode, kv_dtype: the kernel multiplies equal types, or widens rows of fp8_ds_mla to bf16: a sparse cache of plain e4m3 is nobody's");
+              "sparse_decode, kv_dtype: the kernel multiplies equal types, or dequantizes rows of fp8_ds_mla to bf16; no model has a sparse cache of plain e4m3");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16, DType::fp8_ds_mla},

@@ -36,7 +36,7 @@ def fake_flash_mla() -> dict[str, Any]:
 
 
 class FakeWrapper:
-    """As FlashInfer documents it: page lists one after the other, tokens of all requests in one dimension."""
+    """The arguments are as FlashInfer documents them: page lists in a row, tokens of all requests in one dimension."""
 
     def __init__(self, scratch: torch.Tensor) -> None:
         assert scratch.nbytes == 128 << 20

@@ -37,7 +37,7 @@ LAYOUTS = {
     ("fp8_ds_v41", 512, 512): {"scale_offset": 512, "scale_bytes": 16, "rope_offset": 528, "row_bytes": 528},
     ("fp4_ds_v41", 512, 512): {"scale_offset": 256, "scale_bytes": 32, "row_bytes": 288, "token_bytes": 288},
 }  # fmt: skip
-"""By name and widths, counted by hand."""
+"""The offsets of each format by name and widths, counted by hand."""
 
 
 @pytest.fixture

@@ -74,3 +74,17 @@ def test_payload_code_knows_neither_python_nor_torch():
         if not path.startswith("package/csrc/launcher/"):
             assert "Python.h" not in text, path
         assert not any(name.startswith(("torch/", "ATen/")) for name in names), path
+
+
+def test_hoppers_folders_include_only_those_below_them():
+    levels = ["common", "scheduler", "params", "combine", "mainloop", "sparse_decode", "decode", "sparse_prefill"]
+    for path, names in includes(CSRC / "sm90").items():
+        own = path.split("/")[3]
+        for name in names:
+            if name.startswith("sm90/"):
+                assert levels.index(name.split("/")[1]) <= levels.index(own), f"{path} includes {name}"
+    sparse = [names for path, names in includes(CSRC / "sm90").items() if "/sparse_" in path]
+    assert sparse
+    assert not any(name.startswith("sm90/decode/") for names in sparse for name in names)
+    dense = [names for path, names in includes(CSRC / "sm90" / "decode").items()]
+    assert not any(name.startswith("sm90/sparse_") for names in dense for name in names)

@@ -81,7 +81,7 @@ class Model:
         self.head = torch.randn(HIDDEN, VOCABULARY, generator=source)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of every next token."""
+        """The logits of every next token."""
         return normed(hidden) @ self.head
 
     def plain(self, tokens: list[int], cache_dtype: str) -> Tensor:

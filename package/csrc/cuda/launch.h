@@ -11,10 +11,10 @@
 
 #include "common/checks.h"
 #include "cuda/device.h"
+#include "cuda/warp.h"
 
 namespace mla::cuda {
 
-inline constexpr int kWarp = 32;
 inline constexpr int kWarps = 8;  // in a block
 inline constexpr int kThreads = kWarps * kWarp;
 

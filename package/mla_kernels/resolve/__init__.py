@@ -1,1 +1,1 @@
-"""From a config to the variant that serves it, and why; knows no kernel class."""
+"""These modules find the variant that serves a config, and say why; they know no kernel class."""

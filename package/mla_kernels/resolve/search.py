@@ -1,4 +1,4 @@
-"""From a config to the variant that serves it: equality on baked traits, membership on accepted ones, then priority."""
+"""Finds the variant that serves a config: equality on baked traits, membership on accepted ones, then priority."""
 
 from __future__ import annotations
 

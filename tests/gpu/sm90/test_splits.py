@@ -14,7 +14,7 @@ from tests.support.problems import Decode
 from tests.support.rows import Row
 
 PAIRS = {5: 66, 16: 64, 48: 40, 64: 66, 65: 33, 128: 32}
-"""To heads, as many equal requests as take two blocks each, or two clusters, of 132 multiprocessors."""
+"""For each number of heads, as many equal requests as take two blocks each, or two clusters, of 132 multiprocessors."""
 
 
 @each_with("num_heads", [16, 128])

@@ -37,7 +37,7 @@ LISTING = """
         /*6040*/              @!P0 BRA 0xa340 ;                                               /* 0x0000009800a88947 */
                                                                                               /* 0x000fea0003800000 */
 """
-"""As of Hopper's kernels, shortened."""
+"""Lines of the machine code of Hopper's kernels, shortened."""
 
 BLACKWELL = """
 		Function : kernel

@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "common/status.h"
-#include "sm90/decode/params.h"
+#include "sm90/params/dense.h"
 
 namespace mla::sm90 {
 

@@ -1,5 +1,5 @@
-// Combines partial results where the attention kernel ends: all blocks of the grid meet, and share
-// out the rows of the requests that were split between them.
+// Combines partial results where the attention kernel ends: all blocks of the grid synchronize, and
+// share out the rows of the requests that were split between them.
 #pragma once
 
 #include <cutlass/arch/barrier.h>
@@ -45,7 +45,7 @@ class FusedCombine {
         lane_(read_thread_index() % kWarp),
         rounds_(list) {}
 
-  // Initializes barriers and finds the first round, best before the blocks meet.
+  // Initializes barriers and finds the first round, best before the blocks synchronize.
   //
   // @pre The roles no longer use the shared memory.
   __device__ __forceinline__ void prepare() {
@@ -56,7 +56,7 @@ class FusedCombine {
     found_ = rounds_.next(now_);
   }
 
-  // The same for blocks that have already met.
+  // The same for blocks that have already synchronized.
   __device__ __forceinline__ void prepare_late() {
     prepare();
     sync();
@@ -70,7 +70,7 @@ class FusedCombine {
 #pragma unroll 1
     for (uint32_t count = 0; found_; ++count) {
       const PipelineState<kStages> state(count);
-      weigh(now_, lse);
+      compute_weights(now_, lse);
       const Round round = now_;
       found_ = rounds_.next(now_);
       if (found_) load(now_, PipelineState<kStages>(count + 1).stage, lse);
@@ -168,8 +168,9 @@ class FusedCombine {
            row;
   }
 
-  // Each warp weighs the partial results of its row.
-  __device__ __forceinline__ void weigh(const Round& round, const float (&lse)[kMostOfLane]) const {
+  // Each warp computes the weights of the partial results of its row.
+  __device__ __forceinline__ void compute_weights(const Round& round,
+                                                  const float (&lse)[kMostOfLane]) const {
     const uint32_t count = round.split.count;
     float row_max = lse[0];
 #pragma unroll
@@ -295,17 +296,18 @@ class FusedCombine {
   bool found_;
 };
 
-// Lets the blocks meet, unless they have, and combines what they have split. Two warpgroups of
-// every block call this; the others call grid_sync().
+// Synchronizes the blocks, unless they have been, and combines what they have split. Two warpgroups
+// of every block call this; the others call grid_sync().
 //
 // @pre The roles no longer use the `kBytes` of `memory`.
 template <class Out, size_t kBytes, class Params>
 __device__ __forceinline__ void combine_fused(const Params& params, const SplitList& list,
-                                              void* memory, uint32_t barrier, bool have_met) {
+                                              void* memory, uint32_t barrier,
+                                              bool is_synchronized) {
   using SharedStorage = typename FusedCombine<Out, Params>::SharedStorage;
   static_assert(sizeof(SharedStorage) <= kBytes);
   FusedCombine<Out, Params> combine(params, list, *static_cast<SharedStorage*>(memory), barrier);
-  if (have_met) {
+  if (is_synchronized) {
     if (list.count == 0) return;
     combine.prepare_late();
   } else if (!grid_sync(params, list, [&] { combine.prepare(); })) {

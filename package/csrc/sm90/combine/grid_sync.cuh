@@ -7,8 +7,8 @@
 
 namespace mla::sm90 {
 
-// All threads of a block call this when their roles end, and those of all blocks meet if anything
-// was split; `prepare` runs before that. Says whether it was.
+// All threads of a block call this when their roles end, and those of all blocks synchronize if
+// anything was split; `prepare` runs before that. Says whether it was.
 //
 // @pre The launch is cooperative if params.combines.
 // @post What all blocks have stored is visible, if anything was split.

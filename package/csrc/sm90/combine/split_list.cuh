@@ -1,8 +1,8 @@
 // The requests that were split between parts, and which block combines what of them.
 #pragma once
 
-#include "sm90/combine/partials.h"
 #include "sm90/common/warp.cuh"
+#include "sm90/params/partials.h"
 #include "sm90/scheduler/plan.h"
 
 namespace mla::sm90 {

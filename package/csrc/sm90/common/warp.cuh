@@ -1,9 +1,12 @@
 // Warps and warpgroups.
 #pragma once
 
+#include "cuda/warp.h"
+
 namespace mla::sm90 {
 
-inline constexpr int kWarp = 32;
+using cuda::kWarp;
+
 inline constexpr int kWarpgroup = 128;
 inline constexpr int kWarps = kWarpgroup / kWarp;  // of a warpgroup
 

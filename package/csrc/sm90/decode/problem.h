@@ -5,7 +5,7 @@
 #include "common/status.h"
 #include "mla/abi.h"
 #include "sm90/common/tensor_map.h"
-#include "sm90/decode/params.h"
+#include "sm90/params/dense.h"
 
 namespace mla::sm90::decode {
 

@@ -4,16 +4,16 @@
 
 namespace mla::sm90::decode {
 
-// The tensor cores multiply 16-bit elements of one type. Codes are widened to it: in shared memory
-// for rows_m64, in registers for swap_ab.
+// The tensor cores multiply 16-bit elements of one type. The kernels dequantize an e4m3 cache to
+// it: in shared memory for rows_m64, in registers for swap_ab.
 constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule) {
-  const bool has_codes = q == DType::bf16 && kv == DType::e4m3;
+  const bool dequantizes = q == DType::bf16 && kv == DType::e4m3;
   const bool has_one_type = kv == q && (q == DType::fp16 || q == DType::bf16);
   if (out != q) return false;
-  if (schedule == Schedule::swap_ab) return has_codes && load == Load::tma;
+  if (schedule == Schedule::swap_ab) return dequantizes && load == Load::tma;
   if (schedule != Schedule::rows_m64) return false;
   return (has_one_type && (load == Load::tma || load == Load::gather)) ||
-         (has_codes && load == Load::tma);
+         (dequantizes && load == Load::tma);
 }
 
 }  // namespace mla::sm90::decode

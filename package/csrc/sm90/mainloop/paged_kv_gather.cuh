@@ -1,7 +1,7 @@
 // Where the rows of a request's tokens are in a paged cache, one by one: pages of any size.
 #pragma once
 
-#include "sm90/decode/params.h"
+#include "sm90/params/dense.h"
 #include "sm90/scheduler/tile_scheduler.cuh"
 
 namespace mla::sm90 {

@@ -1,8 +1,8 @@
 // Where the rows are that a query token selects, of a cache or of two.
 #pragma once
 
+#include "sm90/params/sparse.h"
 #include "sm90/scheduler/tile_scheduler.cuh"
-#include "sm90/sparse_decode/params.h"
 
 namespace mla::sm90::sparse_decode {
 

@@ -50,14 +50,14 @@ struct Line : SplitHeuristic {
 // differ by one at most.
 __device__ Line line_of(int64_t total, const Shape& shape, bool equal, const Request& first) {
   if (equal && shape.max_splits == 0) {
-    const SplitHeuristic cuts =
+    const SplitHeuristic heuristic =
         SplitHeuristic::of_equal(shape.batch, first.blocks, shape.parts, 0, shape.rows);
-    return {cuts, cuts.length, 1};
+    return {heuristic, heuristic.length, 1};
   }
-  SplitHeuristic cuts = SplitHeuristic::anywhere(total, shape.parts);
-  if (!equal && total > shape.parts) return {cuts, total, shape.parts};
-  if (equal) cuts.move_to_ends(first.cost());
-  return {cuts, cuts.length, 1};
+  SplitHeuristic heuristic = SplitHeuristic::anywhere(total, shape.parts);
+  if (!equal && total > shape.parts) return {heuristic, total, shape.parts};
+  if (equal) heuristic.move_to_ends(first.cost());
+  return {heuristic, heuristic.length, 1};
 }
 
 // Where the cut of a part falls.

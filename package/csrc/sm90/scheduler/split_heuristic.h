@@ -42,7 +42,7 @@ struct SplitHeuristic {
   static MLA_HOST_DEVICE SplitHeuristic of_equal(int64_t requests, int64_t blocks, int64_t parts,
                                                  int64_t max_splits, int64_t rows) {
     const int64_t cost = blocks + kOverhead;
-    SplitHeuristic cuts = anywhere(requests * cost, parts);
+    SplitHeuristic heuristic = anywhere(requests * cost, parts);
     if (requests > 0 && requests <= parts) {
       int64_t splits = parts / requests;
       int64_t most = useful_splits(requests, blocks, parts, rows);
@@ -51,18 +51,18 @@ struct SplitHeuristic {
       if (are_fewer) splits = most;
       int64_t split = ceil_div(blocks, splits);
       split = split > 0 ? ceil_div(split, alignment(split)) * alignment(split) : 1;
-      if (are_fewer || max_splits == 1 || split <= cuts.longest()) return {split, 0, 1};
+      if (are_fewer || max_splits == 1 || split <= heuristic.longest()) return {split, 0, 1};
     } else if (max_splits == 0) {
-      cuts.move_to_ends(cost);
+      heuristic.move_to_ends(cost);
     }
     if (max_splits == 1) {
-      cuts.length = ceil_div(cuts.length, cost) * cost;
+      heuristic.length = ceil_div(heuristic.length, cost) * cost;
     } else if (max_splits > 1) {
       // Cuts that lie so far apart cut a request at most max_splits - 1 times.
       const int64_t least = ceil_div(cost, max_splits - 1);
-      if (cuts.length < least) cuts.length = least;
+      if (heuristic.length < least) heuristic.length = least;
     }
-    return cuts;
+    return heuristic;
   }
 
   // Whether equal requests are split in two, with a part for each split.

@@ -21,12 +21,13 @@ class UniformPlan {
   // has parts.
   UniformPlan(int64_t requests, int64_t blocks, int64_t parts, int64_t max_splits, int64_t rows)
       : requests_(static_cast<uint32_t>(requests)), parts_(static_cast<uint32_t>(parts)) {
-    const SplitHeuristic cuts = SplitHeuristic::of_equal(requests, blocks, parts, max_splits, rows);
-    cost_ = Divisor(static_cast<uint32_t>(cuts.cost(blocks)));
-    length_ = Divisor(static_cast<uint32_t>(cuts.length));
-    overhead_ = static_cast<uint32_t>(cuts.overhead);
-    align_ = static_cast<uint32_t>(cuts.align);
-    in_pairs_ = cuts.in_pairs(blocks);
+    const SplitHeuristic heuristic =
+        SplitHeuristic::of_equal(requests, blocks, parts, max_splits, rows);
+    cost_ = Divisor(static_cast<uint32_t>(heuristic.cost(blocks)));
+    length_ = Divisor(static_cast<uint32_t>(heuristic.length));
+    overhead_ = static_cast<uint32_t>(heuristic.overhead);
+    align_ = static_cast<uint32_t>(heuristic.align);
+    in_pairs_ = heuristic.in_pairs(blocks);
   }
 
   // Where a part begins.

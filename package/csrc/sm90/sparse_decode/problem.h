@@ -4,7 +4,7 @@
 #include "common/status.h"
 #include "mla/abi.h"
 #include "sm90/common/tensor_map.h"
-#include "sm90/sparse_decode/params.h"
+#include "sm90/params/sparse.h"
 
 namespace mla::sm90::sparse_decode {
 

@@ -5,7 +5,7 @@
 
 namespace mla::sm90::sparse_prefill {
 
-// By the kernel of sparse decode, over a cache without codes.
+// Sparse prefill is the kernel of sparse decode, over caches that need no dequantization.
 constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule) {
   return kv == q && sparse_decode::supports(q, kv, out, load, schedule);
 }

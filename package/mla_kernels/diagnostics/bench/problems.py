@@ -13,7 +13,7 @@ from mla_kernels.formats import FORMATS, HEAD_DIM, LATENT
 
 SCALE = 192**-0.5
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-"""Of an element of Q and of the output."""
+"""The bytes of an element of Q and of the output."""
 ROW_BYTES = {row.name: row.token_bytes for row in FORMATS if (row.d_qk, row.d_v) == (HEAD_DIM, LATENT)}
 
 _COLUMNS = {"q_dtype": "q", "kv_dtype": "kv", "num_heads": "heads"}

@@ -258,16 +258,16 @@ struct Epilogue {
       const float2 low = sums<kRow>(j, scale);
       const float2 high = sums<kRow>(j + 1, scale);
       uint32_t pairs[2] = {
-          pack_pair<Out>(weighed(low.x, own_weight) + weighed(add.x, other_weight),
-                         weighed(low.y, own_weight) + weighed(add.y, other_weight)),
-          pack_pair<Out>(weighed(high.x, own_weight) + weighed(add.z, other_weight),
-                         weighed(high.y, own_weight) + weighed(add.w, other_weight))};
+          pack_pair<Out>(scaled(low.x, own_weight) + scaled(add.x, other_weight),
+                         scaled(low.y, own_weight) + scaled(add.y, other_weight)),
+          pack_pair<Out>(scaled(high.x, own_weight) + scaled(add.z, other_weight),
+                         scaled(high.y, own_weight) + scaled(add.w, other_weight))};
       store_four(to + offset(j), pairs, exists);
     }
   }
 
-  // What has no weight adds nothing, whatever it is.
-  static __device__ __forceinline__ float weighed(float sum, float weight) {
+  // A sum of weight 0 adds nothing, whatever it holds.
+  static __device__ __forceinline__ float scaled(float sum, float weight) {
     return weight == 0 ? 0 : sum * weight;
   }
 

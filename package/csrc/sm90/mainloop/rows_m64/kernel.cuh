@@ -29,10 +29,10 @@ __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<F
                                            int first_row, int warpgroup) {
   cutlass::arch::warpgroup_reg_alloc<kPvRegisters>();
   if (threadIdx.x < kWarp) build_split_list<true>(params, shared.splits);
-  const bool have_met =
+  const bool is_synchronized =
       MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
   combine_fused<Out, SharedStorage<Format>::kOfTiles>(params, shared.splits, shared.latent,
-                                                      kCombineBarrier, have_met);
+                                                      kCombineBarrier, is_synchronized);
 }
 
 // What the warpgroup of the logits does.

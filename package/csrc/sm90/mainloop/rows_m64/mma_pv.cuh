@@ -27,8 +27,8 @@ class MmaPv {
   __device__ MmaPv(const Params& params, SharedStorage<Format>& shared, int side)
       : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), side_(side) {}
 
-  // Says whether the blocks have met: they have if the last work tile is the first of two splits of
-  // a request, which this block combines.
+  // Says whether the blocks have synchronized: they have if the last work tile is the first of two
+  // splits of a request, which this block combines.
   __device__ __forceinline__ bool run(int first_row) {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {

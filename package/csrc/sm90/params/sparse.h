@@ -4,8 +4,8 @@
 
 #include <cuda.h>
 
-#include "sm90/combine/partials.h"
 #include "sm90/common/views.h"
+#include "sm90/params/partials.h"
 #include "sm90/scheduler/uniform_plan.h"
 
 namespace mla::sm90::sparse_decode {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "sm90/combine/partials.h"
 #include "sm90/common/views.h"
+#include "sm90/params/partials.h"
 #include "sm90/scheduler/plan.h"
 
 namespace mla::sm90::decode {
