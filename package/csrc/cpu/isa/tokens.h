@@ -12,12 +12,12 @@ struct TokenRow {
 };
 
 // Finds the present tokens of a range, in order.
-class TokenWalk {
+class TokenIterator {
  public:
-  TokenWalk(const KvTokens& kv, int64_t begin, int64_t end)
+  TokenIterator(const KvTokens& kv, int64_t begin, int64_t end)
       : kv_(kv), begin_(begin), next_(begin), end_(end) {}
 
-  MLA_ALWAYS_INLINE bool take(TokenRow& row) {
+  MLA_ALWAYS_INLINE bool next(TokenRow& row) {
     while (next_ < end_) {
       const int64_t i = next_++;
       if (i >= run_end_ && !start_run(i)) continue;
@@ -114,7 +114,7 @@ template <int kBlock>
 class TokenBlocks {
  public:
   TokenBlocks(const AttendItem& item, int64_t tokens)
-      : prefetch(item.kv_dtype), walk_(item.kv, item.begin, item.begin + tokens) {
+      : prefetch(item.kv_dtype), tokens_(item.kv, item.begin, item.begin + tokens) {
     fill(blocks_[1]);
   }
 
@@ -140,10 +140,10 @@ class TokenBlocks {
 
   void fill(Block& block) {
     block.count = 0;
-    while (block.count < kBlock && walk_.take(block.rows[block.count])) ++block.count;
+    while (block.count < kBlock && tokens_.next(block.rows[block.count])) ++block.count;
   }
 
-  TokenWalk walk_;
+  TokenIterator tokens_;
   Block blocks_[2];
   int current_ = 0;
 };
