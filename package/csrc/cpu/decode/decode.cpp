@@ -203,7 +203,7 @@ class Launch {
       limits[r] = row_limit(item.entry, item.first + r);
     }
     work.q_dtype = types_.q;
-    work.kv_dtype = types_.kv.dtype;
+    work.format = &types_.kv;
     work.rows = item.rows;
     work.q_latent = query.latent;
     work.q_rope = query.rope;

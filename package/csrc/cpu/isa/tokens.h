@@ -73,11 +73,9 @@ class TokenIterator {
 // leave the memory idle.
 class Prefetch {
  public:
-  explicit Prefetch(DType kv)
-      : latent_bytes_(kv == DType::fp8_ds_mla ? kByteRow
-                                              : static_cast<int>(kLatent * element_bytes(kv))),
-        row_bytes_(kv == DType::fp8_ds_mla ? kByteRow
-                                           : static_cast<int>(kHeadDim * element_bytes(kv))) {}
+  explicit Prefetch(const CacheFormat& format)
+      : latent_bytes_(format.has_rope_view() ? format.rope_offset : format.row_bytes),
+        row_bytes_(format.row_bytes) {}
 
   void start(const TokenRow* rows, int count) {
     row_ = rows;
@@ -100,9 +98,8 @@ class Prefetch {
 
  private:
   static constexpr int kLineBytes = 64;
-  static constexpr int kByteRow = kCacheFormat<DType::fp8_ds_mla>.row_bytes;
 
-  int latent_bytes_;
+  int latent_bytes_;  // up to a rope part that lies elsewhere
   int row_bytes_;
   const TokenRow* row_ = nullptr;
   const TokenRow* end_ = nullptr;
@@ -114,7 +111,7 @@ template <int kBlock>
 class TokenBlocks {
  public:
   TokenBlocks(const AttendItem& item, int64_t tokens)
-      : prefetch(item.kv_dtype), tokens_(item.kv, item.begin, item.begin + tokens) {
+      : prefetch(*item.format), tokens_(item.kv, item.begin, item.begin + tokens) {
     fill(blocks_[1]);
   }
 

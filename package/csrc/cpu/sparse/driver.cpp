@@ -250,7 +250,7 @@ class Launch {
     }
     AttendItem item;
     item.q_dtype = types_.q;
-    item.kv_dtype = types_.kv.dtype;
+    item.format = &types_.kv;
     item.rows = block.rows;
     item.q_latent = query.latent;
     item.q_rope = query.rope;
