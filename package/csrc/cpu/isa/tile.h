@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/arithmetic.h"
 #include "cpu/isa/simd.h"
 #include "cpu/isa/tokens.h"
 
@@ -21,7 +22,7 @@ struct Fp32Dot {
 // Prefetches some lines of the next block after every kAheadWords words of product. More rows need
 // fewer lines at a time, because they give more products a token.
 struct Ahead {
-  Ahead(Prefetch& cursor, int rows) : prefetch(cursor), lines((128 + rows - 1) / rows) {}
+  Ahead(Prefetch& cursor, int rows) : prefetch(cursor), lines(ceil_div(128, rows)) {}
 
   Prefetch& prefetch;
   int lines;

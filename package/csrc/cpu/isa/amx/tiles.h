@@ -1,6 +1,7 @@
 // The tiles of AMX: their sizes, where they lie in memory, and the four registers that sum.
 #pragma once
 
+#include "common/arithmetic.h"
 #include "cpu/isa/bf16.h"
 #include "cpu/isa/tokens.h"
 
