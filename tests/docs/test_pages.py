@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import re
 import shlex
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import mla_kernels as mla
@@ -27,16 +29,19 @@ REFUSAL = next(block for block in BLOCKS[ROOT / "README.md"] if block.text.start
 GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md")
 """Their blocks write files and build wheels: ``tests/packaging/build/test_guide.py`` follows them in a clean clone."""
 
+BEFORE = re.compile(r"Before \((FlashMLA|FlashInfer|SGLang|sgl_kernel|vLLM)\)")
+"""Titles of blocks that call another library; what they import is checked where that library is installed."""
+
 HERE = [block for page, found in BLOCKS.items() for block in found if page not in GUIDES]
-PYTHON = [block for block in HERE if block.language == "python"]
+PEERS = [block for block in HERE if BEFORE.fullmatch(block.title)]
+PYTHON = [block for block in HERE if block.language == "python" and block not in PEERS]
 SHELL = [block for block in HERE if block.language == "sh"]
 
 NOT_RUN = {
-    "pip install mla-kernels": "installs from PyPI",
-    "pip install 'mla-kernels[torch,cli]'": "installs from PyPI",
-    "pip install 'mla-kernels[sm90]'": "installs from PyPI",
-    "pip install 'mla-kernels[sm100]'": "installs from PyPI",
-    "pip install 'mla-kernels[all]'": "installs from PyPI",
+    "pip install 'mla-kernels[sm90]'": "is not on PyPI yet",
+    "pip install dist/*.whl torch": "installs what the line above it builds",
+    "python3 -m venv .venv": "makes an environment",
+    ". .venv/bin/activate": "changes the shell",
     "python3 -m pip install nox": "installs from PyPI",
     "vllm serve MODEL --attention-backend CUSTOM --kv-cache-dtype fp8_ds_mla": "needs vLLM, as the page says",
 }
@@ -70,7 +75,8 @@ def surroundings(page: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def pages() -> dict[Path, Page]:
-    return {page: Page(found, surroundings(page)) for page, found in BLOCKS.items()}
+    ours = {page: [block for block in found if block not in PEERS] for page, found in BLOCKS.items()}
+    return {page: Page(found, surroundings(page)) for page, found in ours.items()}
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +92,17 @@ def test_python(block, pages):
         pages[block.page].skip(block)
         pytest.skip(reason)
     pages[block.page].run(block)
+
+
+@pytest.mark.parametrize("block", PEERS, ids=lambda block: block.id)
+def test_imports_of_another_library(block):
+    """Such a block is compiled, and its imports are resolved where the library is installed."""
+    imports = [node for node in ast.parse(block.text).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    named = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports]
+    assert named
+    if lacking := [name for name in map(str, named) if find_spec(name.partition(".")[0]) is None]:
+        pytest.skip(f"needs {', '.join(lacking)}")
+    exec(compile(ast.Module(list(imports), []), block.page, "exec"), {})
 
 
 def commands(block: Block) -> list[str]:
@@ -116,7 +133,7 @@ def run(command: str, sessions: set[str]) -> str | None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_languages_and_sessions(page, sessions):
-    shown = [block for block in BLOCKS[page] if block != REFUSAL and not (page in GUIDES and block.title)]
+    shown = [block for block in BLOCKS[page] if block not in (REFUSAL, *PEERS) and not (page in GUIDES and block.title)]
     assert {block.language for block in shown} <= {"python", "sh"}
     assert {block.title for block in shown} <= {"", *NEEDS}
     for command in INLINE_NOX.findall(page.read_text(encoding="utf-8")):
