@@ -38,7 +38,6 @@ PYTHON = [block for block in HERE if block.language == "python" and block not in
 SHELL = [block for block in HERE if block.language == "sh"]
 
 NOT_RUN = {
-    "pip install 'mla-kernels[sm90]'": "is not on PyPI yet",
     "pip install dist/*.whl torch": "installs what the line above it builds",
     "python3 -m venv .venv": "makes an environment",
     ". .venv/bin/activate": "changes the shell",
@@ -168,16 +167,33 @@ def test_docstrings():
         assert failed == 0, name
 
 
-def test_refusals_are_those_of_the_package():
-    """The last list of install.md quotes messages, before the first capital."""
+TROUBLES = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+
+
+def test_messages_that_depend_on_the_machine_are_those_of_the_package():
+    """The table quotes, in its first column, messages that no block can raise everywhere."""
     kinds = ("mla_kernels/**/*.py", "csrc/launcher/**/*.cpp")
     sources = [path for kind in kinds for path in sorted((ROOT / "package").glob(kind))]
     said = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in sources)
-    section = (DOCS / "install.md").read_text(encoding="utf-8").partition("What a refusal means")[2]
-    items = re.findall(r"^- (`.*?) [A-Z]", section, re.MULTILINE)
-    quoted = [text for item in items for text in re.findall(r"`([^`]+)`", item)]
-    assert len(quoted) > 10
+    quoted = re.findall(r"^\| `([^`]+)` \|", TROUBLES.partition("## GPU, driver and payloads")[2], re.MULTILINE)
+    assert len(quoted) > 8
     assert [text for text in quoted if text not in said] == []
+
+
+def test_every_class_of_errors_has_a_heading():
+    bases = {mla.errors.MlaError, mla.errors.InvalidArgumentError}
+    classes = {name for name, kind in vars(mla.errors).items() if isinstance(kind, type) and kind not in bases}
+    assert classes <= set(re.findall(r"^### (\w+)$", TROUBLES, re.MULTILINE))
+
+
+def test_environment_variables_are_those_that_the_page_lists():
+    listed = set(re.findall(r"`(MLA_KERNELS_\w+)`", (DOCS / "install.md").read_text(encoding="utf-8")))
+    folders = ("ci", "package", "tests", "noxfile.py")
+    paths = [
+        path for name in folders for path in ((ROOT / name).rglob("*") if (ROOT / name).is_dir() else [ROOT / name])
+    ]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.suffix in {".cpp", ".h", ".py"}]
+    assert listed == {name for text in texts for name in re.findall(r"\bMLA_KERNELS_[A-Z]+(?:_[A-Z]+)*", text)}
 
 
 SOURCE = re.compile(r"`([\w/]+\.(?:cuh|cu|h|cpp))`")
