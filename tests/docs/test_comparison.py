@@ -7,6 +7,7 @@ from datetime import date
 
 import mla_kernels as mla
 import pytest
+
 from ci import comparison
 
 TABLE = comparison.load()

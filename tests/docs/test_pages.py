@@ -188,10 +188,7 @@ def test_every_class_of_errors_has_a_heading():
 
 def test_environment_variables_are_those_that_the_page_lists():
     listed = set(re.findall(r"`(MLA_KERNELS_\w+)`", (DOCS / "install.md").read_text(encoding="utf-8")))
-    folders = ("ci", "package", "tests", "noxfile.py")
-    paths = [
-        path for name in folders for path in ((ROOT / name).rglob("*") if (ROOT / name).is_dir() else [ROOT / name])
-    ]
+    paths = [ROOT / "noxfile.py", *(path for name in ("ci", "package", "tests") for path in (ROOT / name).rglob("*"))]
     texts = [path.read_text(encoding="utf-8") for path in paths if path.suffix in {".cpp", ".h", ".py"}]
     assert listed == {name for text in texts for name in re.findall(r"\bMLA_KERNELS_[A-Z]+(?:_[A-Z]+)*", text)}
 
