@@ -39,12 +39,12 @@ def rendered() -> str:
     table = load()
     numbers = {source: number for number, source in enumerate(table["sources"], 1)}
     header = ["feature", "mla-kernels", *table["libraries"].values()]
-    lines = [_row(header), _row(["---"] * len(header))]
+    lines = ['<div class="comparison" markdown>', "", _row(header), _row(["---"] * len(header))]
     for feature in table["feature"]:
         others = (feature[library] for library in table["libraries"])
         values = [f"{value['value']} <sup>[{(n := numbers[value['source']])}](#source-{n})</sup>" for value in others]
         lines.append(_row([feature["title"], ours(feature["ours"]), *values]))
-    lines += ["", "## Sources", ""]
+    lines += ["", "</div>", "", "## Sources", ""]
     for source, number in numbers.items():
         stated = table["sources"][source]
         lines.append(f'{number}. <span id="source-{number}"></span>{stated["text"]}; read on {stated["date"]}')
