@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from codegen.load import digest
 from codegen.model import Arch, Matrix, Variant
-from codegen.render import abi, cpp, distribution, formats, pages, types
+from codegen.render import abi, cpp, distribution, formats, models, pages, types
 from codegen.render.registry import registry
 from codegen.signature import conversions, python
 
@@ -39,8 +39,10 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "python/kernels/ops.py": _print("python/kernels.py.j2", python.context()),
         "python/api/ops.py": _print("python/ops.py.j2", python.context()),
         "python/_formats.py": _print("formats.py.j2", formats.context(matrix.formats)),
+        "python/_models.py": _print("models.py.j2", models.context(matrix)),
         "python/_types.py": _print("types.py.j2", types.names(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", pages.listing(matrix, payloads)),
+        "MODELS.md": _print("MODELS.md.j2", models.page(matrix, variants)),
         "provenance.json": _text({"matrix_sha256": matrix.sha256, "templates_sha256": digest(TEMPLATES, "*.j2")}),
     }
     for payload, members in payloads.items():

@@ -9,11 +9,11 @@ namespace mla::cpu {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 CombinedLse combine_lse(const States& states) {
-  if (states.count == 1) return {states.lse[0], states.lse[0], 1};
+  if (states.count == 1) return {states.lse_of(0), states.lse_of(0), 1};
   float greatest = -kInfinity;
   bool empty = true;
   for (int64_t i = 0; i < states.count; ++i) {
-    const float lse = states.lse[i * states.lse_stride];
+    const float lse = states.lse_of(i);
     greatest = lse > greatest ? lse : greatest;
     empty &= lse == -kInfinity;
   }
@@ -21,7 +21,7 @@ CombinedLse combine_lse(const States& states) {
   const float shift = std::isfinite(greatest) ? greatest : 0;
   float sum = 0;
   for (int64_t i = 0; i < states.count; ++i) {
-    sum += std::exp(states.lse[i * states.lse_stride] - shift);
+    sum += std::exp(states.lse_of(i) - shift);
   }
   const float value = std::log(sum) + shift;
   return std::isfinite(greatest) ? CombinedLse{value, shift, sum} : CombinedLse{value, value, 1};
@@ -37,7 +37,7 @@ void combine_columns(const Isa& isa, const States& states, const CombinedLse& ls
   std::fill_n(o, n, 0.0f);
   float part[kLatent];
   for (int64_t i = 0; i < states.count; ++i) {
-    const float state_lse = states.lse[i * states.lse_stride];
+    const float state_lse = states.lse_of(i);
     if (state_lse == -kInfinity) continue;
     const std::byte* const from = states.o + i * states.o_stride + offset;
     if (states.dtype != DType::fp32) isa.to_fp32(states.dtype, from, part, n);

@@ -2,14 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "common/dtype.h"
 #include "cpu/isa/isa.h"
 
 namespace mla::cpu {
 
-// The results of one query row over disjoint sets of tokens. What a state without tokens (lse -inf)
-// has in o is never read.
+// Which states are without tokens: those whose LSE is -inf, or those with +inf too, as FlashMLA
+// gives it. The parts of a decode are never +inf but by an overflow, which must be seen.
+enum class Empty { minus_inf, both_infs };
+
+// The results of one query row over disjoint sets of tokens. What a state without tokens has in o
+// is never read.
 struct States {
   DType dtype;
   const std::byte* o;
@@ -17,6 +22,14 @@ struct States {
   const float* lse;
   int64_t lse_stride;
   int64_t count;
+  Empty empty = Empty::minus_inf;
+
+  // The LSE of a state, -inf where it is without tokens.
+  float lse_of(int64_t state) const {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float value = lse[state * lse_stride];
+    return value == kInfinity && empty == Empty::both_infs ? -kInfinity : value;
+  }
 };
 
 // The LSE of several states. The weight of state i is exp(LSE_i - shift) / sum, which is exact even

@@ -44,7 +44,8 @@ void merge_row(const Problem& p, DType in, DType out, int64_t t, int64_t h) {
       p.o_stride_n * in_bytes,
       static_cast<const float*>(p.lse) + t * p.lse_stride_t + h * p.lse_stride_h,
       p.lse_stride_n,
-      state_count(p, t)};
+      state_count(p, t),
+      Empty::both_infs};
   std::byte* const row =
       static_cast<std::byte*>(p.out) + (t * p.out_stride_t + h * p.out_stride_h) * out_bytes;
   const CombinedLse lse = combine_lse(states);
