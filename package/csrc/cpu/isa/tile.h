@@ -7,8 +7,8 @@
 namespace mla::cpu {
 namespace {
 
-// The two products in registers. A word is 32 bits of an operand, one float or a pair of bf16 along
-// the summed dimension.
+// This header has the two products in registers. A word is 32 bits of an operand, one float or a
+// pair of bf16 along the summed dimension.
 
 // Multiplies words that are one float each.
 struct Fp32Dot {

@@ -159,7 +159,7 @@ class Launch {
   }
 
  private:
-  // Heads [first, first + rows) of a query token.
+  // A block is heads [first, first + rows) of a query token.
   struct Block {
     int64_t b;
     int64_t s;
