@@ -391,7 +391,7 @@ def merge_states(
     ----------
     o : [num_states, num_tokens, num_heads, head_dim], fp32, or the type of the output
     lse : float32 [num_states, num_tokens, num_heads]
-        Natural logarithms.
+        Natural logarithms; a state with -inf or +inf is empty, and adds nothing.
     counts : int32 [num_tokens], optional
         Only the first so many states of a token count.
     out_dtype : str or dtype, optional
@@ -448,6 +448,7 @@ def store_kv(
     slot_mapping: Tensor,
     *,
     scale: Tensor | None = None,
+    power_of_two_scales: bool = False,
     workspace: Tensor | None = None,
     stream: int | None = None,
     check: bool = False,
@@ -463,6 +464,10 @@ def store_kv(
         Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.
     scale : float32 [1], optional
         What one unit of an e4m3 element stands for; needed for e4m3, refused otherwise.
+    power_of_two_scales : bool
+        Whether the scales in the rows of an fp8_ds_mla cache are powers of two: the least one from ``max(amax / 448,
+        1e-4)``, as vLLM and FlashMLA store it. By default a scale is ``amax / 448``, and that of a group of zeros
+        2^-126. Refused for other caches.
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
@@ -479,6 +484,7 @@ def store_kv(
             "kv_cache": kv_cache,
             "slot_mapping": slot_mapping,
             "scale": scale,
+            "power_of_two_scales": power_of_two_scales,
             "workspace": workspace,
             "stream": stream,
             "check": check,
@@ -492,6 +498,7 @@ def store_kv(
         kv_cache,
         slot_mapping,
         scale=scale,
+        power_of_two_scales=power_of_two_scales,
         workspace=workspace,
         stream=stream,
         check=check,

@@ -14,7 +14,6 @@ from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Value
 from mla_kernels.tensors import element_name
 
-
 _FIELDS = frozenset(FIELDS)
 _ARCHS = frozenset(get_args(Arch))
 _NAMES: dict[str, Collection[str]] = {"op": _launcher.OPS, "kv_layout": KV_LAYOUTS}
