@@ -34,18 +34,18 @@ struct States {
 
 // The LSE of several states. The weight of state i is exp(LSE_i - shift) / sum, which is exact even
 // where LSE itself is large and so coarsely rounded.
-struct MergedLse {
+struct CombinedLse {
   float value;
   float shift;
   float sum;
 };
 
 // The LSE of no states is -inf; infinities and NaN are treated as by torch.logsumexp.
-MergedLse merge_lse(const States& states);
+CombinedLse combine_lse(const States& states);
 
 // Writes columns [first, first + n) of sum exp(LSE_i - LSE) O_i to o[0, n).
 // @pre n <= kLatent.
-void merge_columns(const Isa& isa, const States& states, const MergedLse& lse, int64_t first,
-                   int64_t n, float* o);
+void combine_columns(const Isa& isa, const States& states, const CombinedLse& lse, int64_t first,
+                     int64_t n, float* o);
 
 }  // namespace mla::cpu

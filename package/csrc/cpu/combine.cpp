@@ -1,4 +1,4 @@
-#include "cpu/merge.h"
+#include "cpu/combine.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@ namespace mla::cpu {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-MergedLse merge_lse(const States& states) {
+CombinedLse combine_lse(const States& states) {
   if (states.count == 1) return {states.lse_of(0), states.lse_of(0), 1};
   float greatest = -kInfinity;
   bool empty = true;
@@ -24,11 +24,11 @@ MergedLse merge_lse(const States& states) {
     sum += std::exp(states.lse_of(i) - shift);
   }
   const float value = std::log(sum) + shift;
-  return std::isfinite(greatest) ? MergedLse{value, shift, sum} : MergedLse{value, value, 1};
+  return std::isfinite(greatest) ? CombinedLse{value, shift, sum} : CombinedLse{value, value, 1};
 }
 
-void merge_columns(const Isa& isa, const States& states, const MergedLse& lse, int64_t first,
-                   int64_t n, float* o) {
+void combine_columns(const Isa& isa, const States& states, const CombinedLse& lse, int64_t first,
+                     int64_t n, float* o) {
   const int64_t offset = first * static_cast<int64_t>(element_bytes(states.dtype));
   if (states.count == 1 && lse.value != -kInfinity) {
     isa.to_fp32(states.dtype, states.o + offset, o, n);
