@@ -130,6 +130,13 @@ def ahead(problem: FlashMla, given: Given) -> Given:
     return {"tile_scheduler_metadata": meta, "num_splits": num_splits}
 
 
+def alone(problem: FlashMla, given: Given) -> Given:
+    """Pass the first result alone, as the object that FlashMLA 9241ae3 and vLLM 0.33 take it for."""
+    meta, _ = problem.metadata(given["cache_seqlens"])
+    assert isinstance(meta, flash_mla.FlashMLASchedMeta)
+    return {"tile_scheduler_metadata": meta, "num_splits": None}
+
+
 def copied(problem: FlashMla, given: Given) -> Given:
     """Pass slices of larger buffers into which the two tensors were copied, as callers with CUDA graphs do."""
     meta, num_splits = problem.metadata(given["cache_seqlens"])
@@ -143,7 +150,7 @@ def copied(problem: FlashMla, given: Given) -> Given:
     return {"tile_scheduler_metadata": persistent[:parts], "num_splits": splits[:batch]}
 
 
-CONVENTIONS: dict[str, Convention] = {each.__name__: each for each in (lazily, ahead, copied)}
+CONVENTIONS: dict[str, Convention] = {each.__name__: each for each in (lazily, ahead, alone, copied)}
 
 
 def check_object_serves_layers_and_steps(variant: str) -> None:

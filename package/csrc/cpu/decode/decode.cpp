@@ -67,7 +67,8 @@ Status check_pages(const Problem& p) {
     for (int64_t i = 0; i < used; ++i) {
       if (pages[i] < 0 || pages[i] >= p.num_pages) {
         return Status::error(MLA_RANGE, text("block_table[", b, ", ", i, "]"), text(pages[i]),
-                             text("0 to ", p.num_pages - 1));
+                             p.num_pages > 0 ? text("0 to ", p.num_pages - 1)
+                                             : text("no page, because kv_cache has none"));
       }
     }
   }

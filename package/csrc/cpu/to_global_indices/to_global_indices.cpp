@@ -26,7 +26,8 @@ Status check_values(const Problem& p) {
   for (int64_t t = 0; t < p.num_tokens; ++t) {
     if (req_id(p)[t] < 0 || req_id(p)[t] >= p.num_requests) {
       return Status::error(MLA_RANGE, text("req_id[", t, "]"), text(req_id(p)[t]),
-                           text("0 to ", p.num_requests - 1));
+                           p.num_requests > 0 ? text("0 to ", p.num_requests - 1)
+                                              : text("no request, because block_table has none"));
     }
   }
   return {};
