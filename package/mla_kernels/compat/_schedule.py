@@ -157,6 +157,8 @@ def plan_in(scheduled: object, num_splits: object, kernel: Kernel, shape: Shape,
     batch, q_len, num_heads = shape
     what = f"{batch} requests of {q_len * num_heads} query rows a KV head"
     require_tensors(scheduled, num_splits, _parts(kernel, shape, device_of("q", q)[1]), batch, what, q)
+    if isinstance(scheduled, TileSchedulerMetadata):
+        scheduled = scheduled.as_subclass(torch.Tensor)  # a launch reads a plain tensor faster
     return _plan(scheduled, kernel, shape)
 
 
