@@ -9,6 +9,8 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 
+from ci import comparison
+
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
 
@@ -19,10 +21,10 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Leave the width of the page to the tables of figures."""
+    """Leave the width of the page to the tables of figures, and put the comparison where its mark is."""
     if page.file.src_uri.startswith("benchmarks/"):
         page.meta["hide"] = ["toc"]
-    return markdown
+    return markdown.replace(comparison.MARK, comparison.rendered()) if comparison.MARK in markdown else markdown
 
 
 def on_page_content(html: str, **_: Any) -> str:

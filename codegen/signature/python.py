@@ -6,9 +6,9 @@ from typing import Any
 
 from codegen import abi
 from codegen.signature import docstrings, schemas
-from codegen.signature.arguments import HEAD_DIM, LATENT, ROPE, TOKEN_BYTES, Op, Scalar, Tensor
+from codegen.signature.arguments import BYTE_ROWS, HEAD_DIM, LATENT, ROPE, Op, Scalar, Tensor
 
-_WIDTHS = {"latent": LATENT, "rope": ROPE, "head_dim": HEAD_DIM, "ds_mla_bytes": TOKEN_BYTES["fp8_ds_mla"]}
+_WIDTHS = {"latent": LATENT, "rope": ROPE, "head_dim": HEAD_DIM, "byte_rows": BYTE_ROWS}
 _ALLOCATED = {"float32": '"fp32"', "int32": '"int32"'}
 _COMMON = {"workspace": "Tensor | None = None", "stream": "int | None = None", "check": "bool = False"}
 """What the functions of all ops take."""

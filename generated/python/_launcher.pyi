@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "9a1763c78cdc03f7"
+ABI_HASH: Final = "1d8cb9233d8871bc"
 OPS: Final[dict[str, tuple[str, ...]]]
 """The launch's arguments of each op in order: tensors, then scalars."""
 
@@ -194,6 +194,7 @@ class StoreKvLaunch(Protocol):
         kv_cache: Packed,
         slot_mapping: Tensor,
         scale: Tensor | None,
+        power_of_two_scales: bool,
         plan: Tensor | None,
         workspace: Tensor | None,
         stream: int | None,

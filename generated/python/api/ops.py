@@ -375,7 +375,7 @@ def merge_states(
     ----------
     o : [num_states, num_tokens, num_heads, head_dim], fp32, or the type of the output
     lse : float32 [num_states, num_tokens, num_heads]
-        Natural logarithms.
+        Natural logarithms; a state with -inf or +inf is empty, and adds nothing.
     counts : int32 [num_tokens], optional
         Only the first so many states of a token count.
     out_dtype : str, optional
@@ -426,6 +426,7 @@ def store_kv(
     slot_mapping: Tensor,
     *,
     scale: Tensor | None = None,
+    power_of_two_scales: bool = False,
     workspace: Tensor | None = None,
     stream: int | None = None,
     check: bool = False,
@@ -441,6 +442,10 @@ def store_kv(
         Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.
     scale : float32 [1], optional
         What one unit of an e4m3 element stands for; needed for e4m3, refused otherwise.
+    power_of_two_scales : bool
+        Whether the scales in the rows of an fp8_ds_mla cache are powers of two: the least one from ``max(amax / 448,
+        1e-4)``, as vLLM and FlashMLA store it. By default a scale is ``amax / 448``, and that of a group of zeros
+        2^-126. Refused for other caches.
     """
     if compiling():
         from mla_kernels.api import torch_ops
@@ -451,6 +456,7 @@ def store_kv(
             "kv_cache": kv_cache,
             "slot_mapping": slot_mapping,
             "scale": scale,
+            "power_of_two_scales": power_of_two_scales,
             "workspace": workspace,
             "stream": stream,
             "check": check,
@@ -464,6 +470,7 @@ def store_kv(
         kv_cache,
         slot_mapping,
         scale=scale,
+        power_of_two_scales=power_of_two_scales,
         workspace=workspace,
         stream=stream,
         check=check,

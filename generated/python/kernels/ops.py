@@ -374,6 +374,7 @@ class StoreKvKernel(Kernel):
         slot_mapping: Tensor,
         *,
         scale: Tensor | None = None,
+        power_of_two_scales: bool = False,
         workspace: Tensor | None = None,
         stream: int | None = None,
         check: bool = False,
@@ -389,6 +390,7 @@ class StoreKvKernel(Kernel):
                 kv_cache=kv_cache,
                 slot_mapping=slot_mapping,
                 scale=scale,
+                power_of_two_scales=power_of_two_scales,
             )
         while (
             lacking := self._launch(
@@ -397,6 +399,7 @@ class StoreKvKernel(Kernel):
                 kv_cache,
                 slot_mapping,
                 scale,
+                power_of_two_scales,
                 None,
                 workspace,
                 stream,

@@ -14,6 +14,8 @@ constexpr bool is_float(DType dtype) {
   return dtype == DType::fp32 || dtype == DType::fp16 || dtype == DType::bf16;
 }
 
+constexpr bool has_16_bits(DType dtype) { return dtype == DType::fp16 || dtype == DType::bf16; }
+
 template <class Supports>
 constexpr int points(Supports supports) {
   return supports() ? 1 : 0;

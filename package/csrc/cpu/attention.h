@@ -8,8 +8,8 @@
 #include "common/checks.h"
 #include "common/dtype.h"
 #include "common/scales.h"
+#include "cpu/combine.h"
 #include "cpu/isa/isa.h"
-#include "cpu/merge.h"
 
 namespace mla::cpu {
 
@@ -108,7 +108,7 @@ class Partials {
 // Estimates what attending takes, to decide how many threads it is worth.
 int64_t attend_nanoseconds(int64_t row_tokens);
 
-// Rows that one item of a merge takes.
-inline constexpr int kMergeRows = 16;
+// Rows that one item combines.
+inline constexpr int kCombineRows = 16;
 
 }  // namespace mla::cpu

@@ -55,6 +55,7 @@ def check(
     *,
     scale: Tensor | None = None,
     pad: int = 16,
+    powers: bool = False,
 ) -> None:
     """Store on the GPU and on the CPU, and compare the whole buffers, guard zones included."""
     in_dtype, kv_dtype = types
@@ -64,9 +65,9 @@ def check(
     want = guarded((*pages, memory.width_of(kv_dtype)), kv_dtype, pad, "cpu")
     inputs = padded(latent, pad), padded(rope, pad), slots.cuda(), on_gpu(scale)
     with unchanged(*inputs):
-        kernel(arch, in_dtype, kv_dtype)(*inputs[:2], got.view, inputs[2], scale=inputs[3])
-    cpu = kernel("cpu", in_dtype, kv_dtype)
-    cpu(latent, rope, want.view, present(slots, pages[0] * pages[1]), scale=scale)
+        kernel(arch, in_dtype, kv_dtype)(*inputs[:2], got.view, inputs[2], scale=inputs[3], power_of_two_scales=powers)
+    cpu, slots = kernel("cpu", in_dtype, kv_dtype), present(slots, pages[0] * pages[1])
+    cpu(latent, rope, want.view, slots, scale=scale, power_of_two_scales=powers)
     assert_same_bytes("cache and its surroundings", got.buffer, want.buffer)
 
 

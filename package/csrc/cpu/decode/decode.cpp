@@ -120,11 +120,11 @@ class Launch {
   Status run() const {
     MLA_TRY(parallel(plan_.header->items, nanoseconds(),
                      [this](int64_t i, const Scratch& scratch) { attend(i, scratch); }));
-    const int64_t blocks = ceil_div(shape_.rows, kMergeRows);
+    const int64_t blocks = ceil_div(shape_.rows, kCombineRows);
     const int64_t row_states = plan_.header->slots * shape_.rows;
     return parallel(plan_.header->split_requests * blocks, row_states * kLatent / 8,
                     [this, blocks](int64_t i, const Scratch& scratch) {
-                      merge(plan_.entries[i / blocks], i % blocks * kMergeRows, scratch);
+                      combine(plan_.entries[i / blocks], i % blocks * kCombineRows, scratch);
                     });
   }
 
@@ -203,7 +203,7 @@ class Launch {
       limits[r] = row_limit(item.entry, item.first + r);
     }
     work.q_dtype = types_.q;
-    work.kv_dtype = types_.kv.dtype;
+    work.format = &types_.kv;
     work.rows = item.rows;
     work.q_latent = query.latent;
     work.q_rope = query.rope;
@@ -218,12 +218,12 @@ class Launch {
     isa_.attend(work);
   }
 
-  void merge(const PlanEntry& entry, int64_t first, const Scratch& scratch) const {
-    const int64_t end = std::min(shape_.rows, first + kMergeRows);
+  void combine(const PlanEntry& entry, int64_t first, const Scratch& scratch) const {
+    const int64_t end = std::min(shape_.rows, first + kCombineRows);
     for (int64_t row = first; row < end; ++row) {
       const States states = partials_.states(entry.first_slot, entry.splits, row);
-      const MergedLse lse = merge_lse(states);
-      merge_columns(isa_, states, lse, 0, kLatent, scratch.rows);
+      const CombinedLse lse = combine_lse(states);
+      combine_columns(isa_, states, lse, 0, kLatent, scratch.rows);
       write(entry, row, {scratch.rows, lse.value});
     }
   }

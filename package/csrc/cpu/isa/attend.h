@@ -15,7 +15,7 @@ inline constexpr size_t kMaxScratchBytes = (1 << 20) - sizeof(float) * kMaxRows 
 // Where the tokens of one request lie. Strides count bytes.
 struct KvTokens {
   const std::byte* latent = nullptr;  // slot 0
-  const std::byte* rope = nullptr;    // unused where a row of bytes holds both
+  const std::byte* rope = nullptr;
   int64_t latent_page_stride = 0;
   int64_t latent_token_stride = 0;
   int64_t rope_page_stride = 0;
@@ -30,7 +30,7 @@ struct KvTokens {
 // log-sum-exp.
 struct AttendItem {
   DType q_dtype = DType::fp32;            // fp32, fp16, bf16
-  DType kv_dtype = DType::fp32;           // any
+  const CacheFormat* format = nullptr;    // of KV
   int rows = 0;                           // 1..kMaxRows
   const void* const* q_latent = nullptr;  // [rows] -> [kLatent]
   const void* const* q_rope = nullptr;    // [rows] -> [kRope]

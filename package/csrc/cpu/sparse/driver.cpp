@@ -158,10 +158,10 @@ class Launch {
     MLA_TRY(parallel(blocks * parts, nanoseconds, [this, parts](int64_t i, const Scratch& scratch) {
       attend_part(block(i / parts), i % parts, scratch);
     }));
-    return parallel(ceil_div(rows, kMergeRows), rows * parts * kLatent / 8,
+    return parallel(ceil_div(rows, kCombineRows), rows * parts * kLatent / 8,
                     [this, rows](int64_t i, const Scratch& scratch) {
-                      const int64_t end = std::min(rows, (i + 1) * kMergeRows);
-                      for (int64_t row = i * kMergeRows; row < end; ++row) merge(row, scratch);
+                      const int64_t end = std::min(rows, (i + 1) * kCombineRows);
+                      for (int64_t row = i * kCombineRows; row < end; ++row) combine(row, scratch);
                     });
   }
 
@@ -225,7 +225,7 @@ class Launch {
                              parts};
       float o[kLatent];
       write(block.b, block.s, block.first + r,
-            merged(states, max_logits + r, division_.block_rows, o));
+            combined(states, max_logits + r, division_.block_rows, o));
     }
   }
 
@@ -250,7 +250,7 @@ class Launch {
     }
     AttendItem item;
     item.q_dtype = types_.q;
-    item.kv_dtype = types_.kv.dtype;
+    item.format = &types_.kv;
     item.rows = block.rows;
     item.q_latent = query.latent;
     item.q_rope = query.rope;
@@ -266,16 +266,17 @@ class Launch {
     isa_.attend(item);
   }
 
-  void merge(int64_t row, const Scratch& scratch) const {
+  void combine(int64_t row, const Scratch& scratch) const {
     const int64_t token = row / p_.num_heads;
     write(token / p_.q_len, token % p_.q_len, row % p_.num_heads,
-          merged(partials_.states(0, division_.parts(), row), partials_.max_logit(0, row),
-                 query_tokens(p_) * p_.num_heads, scratch.rows));
+          combined(partials_.states(0, division_.parts(), row), partials_.max_logit(0, row),
+                   query_tokens(p_) * p_.num_heads, scratch.rows));
   }
 
-  RowResult merged(const States& states, const float* max_logits, int64_t stride, float* o) const {
-    const MergedLse lse = merge_lse(states);
-    merge_columns(isa_, states, lse, 0, kLatent, o);
+  RowResult combined(const States& states, const float* max_logits, int64_t stride,
+                     float* o) const {
+    const CombinedLse lse = combine_lse(states);
+    combine_columns(isa_, states, lse, 0, kLatent, o);
     float greatest = -kInfinity;
     for (int64_t i = 0; i < states.count; ++i) {
       greatest = std::max(greatest, max_logits[i * stride]);

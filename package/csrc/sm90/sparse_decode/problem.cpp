@@ -117,7 +117,7 @@ Source extra_source(const Problem& p, const Names& names) {
        static_cast<int32_t>(p.extra_topk)}};
 }
 
-// The kernel counts the offsets of fp8_ds_mla rows in 16 bytes, with 32 bits.
+// The kernel counts the offsets of rows of bytes in 16 bytes, with 32 bits.
 Status check_reach(const Source& source) {
   constexpr int64_t kMostBytes = int64_t{1} << 36;
   const SelectedKvView& view = source.view;

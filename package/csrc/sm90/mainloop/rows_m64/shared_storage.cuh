@@ -6,7 +6,6 @@
 
 #include "sm90/combine/split_list.cuh"
 #include "sm90/mainloop/rows_m64/format.cuh"
-#include "sm90/mainloop/rows_m64/format_fp8_ds_mla.cuh"
 #include "sm90/scheduler/work_tile_pipeline.cuh"
 
 namespace mla::sm90::rows_m64 {
@@ -67,9 +66,6 @@ struct SharedStorage {
     cutlass::arch::fence_barrier_init();
   }
 };
-static_assert(sizeof(SharedStorage<Format<DType::bf16, DType::bf16>>) <= 227 * 1024);
-static_assert(sizeof(SharedStorage<Format<DType::bf16, DType::e4m3>>) <= 227 * 1024);
-static_assert(sizeof(SharedStorage<Format<DType::bf16, DType::fp8_ds_mla>>) <= 227 * 1024);
 
 // The states of the KV pipelines for the halves of the latent and the rope columns of a block's
 // `tile`-th tile.
