@@ -79,14 +79,15 @@ def _ticks(axes: Any) -> None:
 
 def _label(axes: Any, rows: Sequence[Mapping[str, Any]], left: float, right: float) -> None:
     """Name the columns of points below them: cells of one kind of query have nearly one intensity."""
-    placed = [(log(row["FLOP/byte"] / left) / log(right / left), row["heads"], row.get("q_len", 1)) for row in rows]
-    columns: list[list[tuple[float, int, int]]] = []
-    for point in sorted(placed, reverse=True):
-        if not columns or columns[-1][0][0] - point[0] > _SAME:
-            columns.append([])
-        columns[-1].append(point)
-    for place, column in zip(spread([column[0][0] for column in columns], _GAP), columns, strict=True):
-        heads, tokens = (sorted({point[part] for point in column}) for part in (1, 2))
+    placed = [(log(row["FLOP/byte"] / left) / log(right / left), row) for row in rows]
+    columns: list[tuple[float, list[Mapping[str, Any]]]] = []
+    for place, row in sorted(placed, key=lambda pair: pair[0], reverse=True):
+        if not columns or columns[-1][0] - place > _SAME:
+            columns.append((place, []))
+        columns[-1][1].append(row)
+    for place, (_, column) in zip(spread([place for place, _ in columns], _GAP), columns, strict=True):
+        heads = sorted({row["heads"] for row in column})
+        tokens = sorted({row.get("q_len", 1) for row in column})
         name = f"{_joined(heads)}\nheads" + (f"\nq {_joined(tokens)}" if tokens != [1] else "")
         axes.text(place, 0.02, name, transform=axes.transAxes, ha="center", va="bottom", fontsize=style.SIZE - 2)
 

@@ -26,11 +26,10 @@ def figure(height: float, path: str) -> Iterator[Any]:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    coloured = dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"), INK
-    )
-    plain = {"axes.spines.top": False, "axes.spines.right": False, "axes.facecolor": "none", "legend.frameon": False}
-    with mpl.rc_context({**coloured, **plain, "font.size": SIZE, "grid.color": INK, "svg.hashsalt": "mla-kernels"}):
+    inked = "text.color axes.edgecolor axes.labelcolor axes.titlecolor xtick.color ytick.color grid.color"
+    looks: dict[Any, Any] = dict.fromkeys(inked.split(), INK)
+    looks |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False, "font.size": SIZE}
+    with mpl.rc_context({**looks, "svg.hashsalt": "mla-kernels"}):
         drawn = Figure(figsize=(WIDTH, height), layout="constrained")
         yield drawn
         metadata = {"Date": None} if path.endswith(".svg") else None
