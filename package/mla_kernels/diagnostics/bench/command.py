@@ -18,8 +18,8 @@ from mla_kernels.errors import ValueRangeError
 SHAPE = ("heads", "q_len", "batch", "seq")
 """The options whose combinations are the shapes."""
 LENGTHS_HELP = (
-    "lengths of the requests: equal (--seq each), normal (--seq on average, with half of it as deviation), or long (one "
-    "request of 65536 tokens and the others of 1024); default equal"
+    "lengths of the requests: equal (--seq each), normal (--seq on average, half of it as deviation), or long (one of "
+    "65536 tokens, the others of 1024); default equal"
 )
 _LISTS = ((16, 128), (1,), (8,), (4096,))
 
@@ -27,7 +27,7 @@ _LISTS = ((16, 128), (1,), (8,), (4096,))
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; those left out are ``None``."""
     parser.add_argument("--arch", help="arch to measure; by default that of the current device")
-    parser.add_argument("--repeats", type=int, default=15, help="repetitions of a measurement, whose median is shown; default 15")
+    parser.add_argument("--repeats", type=int, default=15, help="repetitions, of which the median is shown; default 15")
     cells = parser.add_argument_group("cells", "each combination of these lists is measured")
     cells.add_argument("--suite", choices=sorted(SUITES), help="named shapes instead of the first four lists")
     for name, default in zip(SHAPE, _LISTS, strict=True):
