@@ -41,7 +41,7 @@ def _op(op: Op) -> dict[str, Any]:
 
 def _public(op: Op) -> dict[str, Any]:
     """The function of an op that callers see."""
-    options = [f"{option.name}: str | None = None" for option in op.options]
+    options = [f"{option.name}: DTypeLike | None = None" for option in op.options]
     scalars = [_scalar(scalar) for scalar in op.scalars]
     return {
         "public": _parameters(op, [*options, *scalars]),
@@ -164,6 +164,8 @@ def _reads(op: Op) -> str:
 def _is_missing(tensor: Tensor) -> str:
     if tensor.made == "on_request":
         return f"{tensor.name} is None and return_{tensor.name}"
+    if tensor.made == "unless_false":
+        return f"{tensor.name} is None or {tensor.name} is True"
     return f"{tensor.name} is None"
 
 

@@ -41,7 +41,11 @@ class Payload:
         """The names of the variants."""
 
     def kernel(
-        self, name: str, traits: Mapping[str, str | int], limits: Mapping[str, tuple[int, int, int]], device: str
+        self,
+        name: str,
+        traits: Mapping[str, str | int],
+        limits: Mapping[str, tuple[int, int, int] | tuple[int, int, int, bool]],
+        device: str,
     ) -> Kernel:
         """A variant with what it accepts.
 
@@ -53,7 +57,8 @@ class Payload:
             What is baked into the variant: the dtypes of the op's tensors, and the widths ``d_qk`` and ``d_v`` where they
             are not the default ones. ``{"q_dtype": "bf16", ...}``; other traits are ignored.
         limits : Mapping[str, tuple[int, int, int]]
-            Minimum, maximum and step of dimensions and integer scalars; one that is missing is not limited.
+            Minimum, maximum and step of dimensions and integer scalars; one that is missing is not limited. A fourth
+            element says whether a plan sets them: an argument of another extent is then refused by the name ``plan``.
         device : str
             ``"cpu"`` or ``"cuda"``.
         """

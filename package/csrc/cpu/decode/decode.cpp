@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "common/arithmetic.h"
 #include "cpu/decode/plan.h"
 #include "cpu/pool.h"
 
@@ -32,7 +33,7 @@ Status check_shapes(const Problem& p) {
                          {"table_width", p.table_width},
                          {"max_splits", p.max_splits}}));
   // Plans count items in 32 bits, and a request has at most 64 splits.
-  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max() / 64;
+  constexpr int64_t kMostRows = kMaxInt / 64;
   if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
     return Status::error(MLA_SHAPE, "q",
                          text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", kHeadDim, "]"),
@@ -66,7 +67,8 @@ Status check_pages(const Problem& p) {
     for (int64_t i = 0; i < used; ++i) {
       if (pages[i] < 0 || pages[i] >= p.num_pages) {
         return Status::error(MLA_RANGE, text("block_table[", b, ", ", i, "]"), text(pages[i]),
-                             text("0 to ", p.num_pages - 1));
+                             p.num_pages > 0 ? text("0 to ", p.num_pages - 1)
+                                             : text("no page, because kv_cache has none"));
       }
     }
   }
@@ -262,7 +264,7 @@ Status plan_size(const Problem& p, int64_t* bytes) {
 Status plan(const Problem& p, Buffer plan) {
   MLA_TRY(check_shapes(p));
   MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch}}));
-  MLA_TRY(check_lengths(p, std::numeric_limits<int32_t>::max()));
+  MLA_TRY(check_lengths(p, kMaxInt));
   make_plan(plan_shape(p), seq_lens(p), plan);
   return {};
 }
