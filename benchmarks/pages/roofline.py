@@ -40,11 +40,11 @@ def draw(document: Mapping[str, Any], path: str) -> None:
         axes.plot([left, ridge, right], [left * read, gemm, gemm], color=style.INK)
         _points(axes, [(row["FLOP/byte"], row["TFLOP/s"]) for row in rows], "mla-kernels", "o", style.OURS)
         fastest = [(row, peer) for row in rows if (peer := best(row))]
-        for source, marker in ((SAME_RUN, "x"), (TABLE, "+")):
+        for source, label, marker in ((SAME_RUN, "best peer", "x"), (TABLE, "best peer, another run", "+")):
             points = [
                 (row["FLOP/byte"], row["FLOP"] / peer["us"] / 1e6) for row, peer in fastest if peer["source"] == source
             ]
-            _points(axes, points, f"best peer, {source}", marker, style.PEER)
+            _points(axes, points, label, marker, style.PEER)
         lowest = min([left * read, *(row["TFLOP/s"] for row in rows)])
         axes.set_xlim(left, right)
         axes.set_ylim(lowest / 5, gemm * 2)
