@@ -31,7 +31,7 @@ def page(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
                 "also": f" (also {', '.join(model.also)})" if model.also else "",
                 "organisation": model.organisation,
                 "heads": model.heads,
-                "widths": f"{model.d_qk} / {model.d_v}",
+                "widths": f"{model.d_qk}/{model.d_v}",
                 "topk": f"{model.topk:,}{', sink' * model.sink}" if model.topk else "-",
                 "formats": ", ".join(f"`{name}`" for name in model.formats),
                 "served": [_served(model, arch, variants) for arch in archs],
