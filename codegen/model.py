@@ -104,7 +104,8 @@ class Trait:
 class Arch:
     """What machine code runs on: its payload, device type and the compute capabilities that may run it.
 
-    ``tensor_cores`` names the ops whose kernels must multiply on tensor cores.
+    ``tensor_cores`` names the ops whose kernels must multiply on tensor cores, and ``hardware`` is what people call the
+    machines: "Hopper: H100, H200".
     """
 
     name: str
@@ -112,6 +113,7 @@ class Arch:
     device: str
     capabilities: tuple[str, ...] = ()
     tensor_cores: tuple[str, ...] = ()
+    hardware: str = ""
 
 
 @dataclass(frozen=True, slots=True)

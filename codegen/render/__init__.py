@@ -42,6 +42,7 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "python/_models.py": _print("models.py.j2", models.context(matrix)),
         "python/_types.py": _print("types.py.j2", types.names(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", pages.listing(matrix, payloads)),
+        "SUPPORT.md": _print("SUPPORT.md.j2", pages.support(matrix, payloads)),
         "MODELS.md": _print("MODELS.md.j2", models.page(matrix, variants)),
         "provenance.json": _text({"matrix_sha256": matrix.sha256, "templates_sha256": digest(TEMPLATES, "*.j2")}),
     }

@@ -53,13 +53,13 @@ KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool);
 // Sets the scales of the logits and of V; the scale of the output folds into that of V.
 void set_scales(const Scales& scales, AttendItem& item);
 
-// The two parts of each query row of a block.
+// Points to the two parts of each query row of a block.
 struct QueryRows {
   const void* latent[kMaxRows];
   const void* rope[kMaxRows];
 };
 
-// The result of one row.
+// A row has this result.
 struct RowResult {
   float* o;  // [kLatent]; a sink changes it
   float lse;

@@ -32,8 +32,8 @@ struct States {
   }
 };
 
-// The LSE of several states. The weight of state i is exp(LSE_i - shift) / sum, which is exact even
-// where LSE itself is large and so coarsely rounded.
+// This is the LSE of several states. The weight of state i is exp(LSE_i - shift) / sum, which is
+// exact even where LSE itself is large and so coarsely rounded.
 struct CombinedLse {
   float value;
   float shift;

@@ -7,6 +7,7 @@ from typing import Any
 
 import mla_kernels as mla
 import torch
+from mla_kernels.formats import HEAD_DIM, LATENT
 from torch import Tensor
 
 from tests.gpu.support.launches import Case
@@ -37,8 +38,8 @@ def on_gpu(tensor: Tensor | None) -> Tensor | None:
 def tokens(in_dtype: str, n: int, seed: int = 0, deviation: float = 1.0) -> tuple[Tensor, Tensor]:
     """Latent and rope parts of random tokens, views of the same rows."""
     source, dtype = generator(seed), memory.DTYPES[in_dtype]
-    values = random(source, n, 576, deviation=deviation).to(dtype)
-    return values[:, :512], values[:, 512:]
+    values = random(source, n, HEAD_DIM, deviation=deviation).to(dtype)
+    return values[:, :LATENT], values[:, LATENT:]
 
 
 def present(slots: Tensor, num_slots: int) -> Tensor:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "common/arithmetic.h"
 #include "cpu/decode/plan.h"
 #include "cpu/pool.h"
 
@@ -32,7 +33,7 @@ Status check_shapes(const Problem& p) {
                          {"table_width", p.table_width},
                          {"max_splits", p.max_splits}}));
   // Plans count items in 32 bits, and a request has at most 64 splits.
-  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max() / 64;
+  constexpr int64_t kMostRows = kMaxInt / 64;
   if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
     return Status::error(MLA_SHAPE, "q",
                          text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", kHeadDim, "]"),
@@ -263,7 +264,7 @@ Status plan_size(const Problem& p, int64_t* bytes) {
 Status plan(const Problem& p, Buffer plan) {
   MLA_TRY(check_shapes(p));
   MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch}}));
-  MLA_TRY(check_lengths(p, std::numeric_limits<int32_t>::max()));
+  MLA_TRY(check_lengths(p, kMaxInt));
   make_plan(plan_shape(p), seq_lens(p), plan);
   return {};
 }

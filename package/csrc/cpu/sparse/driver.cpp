@@ -5,6 +5,7 @@
 
 #include "cpu/pool.h"
 #include "cpu/sparse/selection.h"
+#include "mla/conversions.h"
 
 namespace mla::cpu::sparse {
 namespace {
@@ -68,9 +69,10 @@ Status check_shapes(const Problem& p, const Names& names) {
   return {};
 }
 
-Selection main_selection(const Problem& p, const AttentionTypes& types) {
-  return {"indices",
-          "topk_length",
+Selection selection_of(const Problem& p, const AttentionTypes& types, const char* indices_name,
+                       const char* lengths_name) {
+  return {indices_name,
+          lengths_name,
           static_cast<const int32_t*>(p.indices),
           p.indices_stride_b,
           p.indices_stride_s,
@@ -84,21 +86,12 @@ Selection main_selection(const Problem& p, const AttentionTypes& types) {
                        p.kv_rope_stride_page, p.kv_rope_stride_token, p.page_size})};
 }
 
+Selection main_selection(const Problem& p, const AttentionTypes& types) {
+  return selection_of(p, types, "indices", "topk_length");
+}
+
 Selection extra_selection(const Problem& p, const AttentionTypes& types) {
-  return {"extra_indices",
-          "extra_topk_length",
-          static_cast<const int32_t*>(p.extra_indices),
-          p.extra_indices_stride_b,
-          p.extra_indices_stride_s,
-          p.extra_topk,
-          static_cast<const int32_t*>(p.extra_topk_length),
-          p.extra_topk_length_stride_b,
-          p.extra_topk_length_stride_s,
-          saturating_product({p.extra_num_pages, p.extra_page_size}),
-          pool_tokens(types.kv,
-                      {p.extra_kv_latent, p.extra_kv_latent_stride_page,
-                       p.extra_kv_latent_stride_token, p.extra_kv_rope, p.extra_kv_rope_stride_page,
-                       p.extra_kv_rope_stride_token, p.extra_page_size})};
+  return selection_of(as_extra(p), types, "extra_indices", "extra_topk_length");
 }
 
 Status check_values(const Problem& p, const AttentionTypes& types, const Names& names) {
@@ -166,7 +159,7 @@ class Launch {
   }
 
  private:
-  // Heads [first, first + rows) of a query token.
+  // A block is heads [first, first + rows) of a query token.
   struct Block {
     int64_t b;
     int64_t s;

@@ -29,7 +29,7 @@ struct Fp8DsMlaStaging {
   struct Warp {
     // Rows as they are in memory: some are on their way while others are dequantized.
     Row rows[kStages][kRows];
-    // The offsets of the rows of tiles in their cache, in 16 bytes.
+    // These are the offsets of the rows of tiles in their cache, counted in 16 bytes.
     alignas(16) uint32_t offsets[kTiles][kTokens];
     int32_t slots[2 * kTokens];  // of the tokens of the next two tiles
     // The warps lack registers for these: what is selected, how many work tiles there were, where

@@ -18,7 +18,7 @@
 
 namespace mla::sm90::rows_m64 {
 
-// Registers of a thread by its role: 512 for the four warpgroups together.
+// A thread has registers by its role; the four warpgroups have 512 together.
 inline constexpr uint32_t kPvRegisters = 160;
 inline constexpr uint32_t kLogitsRegisters = 144;
 inline constexpr uint32_t kProducerRegisters = 48;

@@ -1,5 +1,5 @@
-// The shared memory of a block, and the barriers in it. KV fills it: more than half of Q is in
-// registers to make room.
+// A block's shared memory, with the barriers in it, is one struct. KV fills it: more than half of Q
+// is in registers to make room.
 #pragma once
 
 #include <cute/arch/cluster_sm90.hpp>
@@ -67,8 +67,8 @@ struct SharedStorage {
   }
 };
 
-// The states of the KV pipelines for the halves of the latent and the rope columns of a block's
-// `tile`-th tile.
+// Return the states of the KV pipelines for the halves of the latent and the rope columns of a
+// block's `tile`-th tile.
 template <class Format>
 __device__ __forceinline__ PipelineState<Format::kLatentStages> latent_state(uint32_t tile,
                                                                              int half) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void consumer_release(Barrier& empty) {
   }
 }
 
-// The same, with the first lane arriving at its own block.
+// Does the same, with the first lane arriving at its own block.
 template <int kBlocks>
 __device__ __forceinline__ void consumer_release_own_first(Barrier& empty) {
   const int lane = threadIdx.x % kWarp;
