@@ -18,7 +18,6 @@ from mla_kernels.errors import (
     StrideError,
     UnsupportedError,
     ValueRangeError,
-    VariantNotFoundError,
     WorkspaceError,
 )
 
@@ -89,7 +88,7 @@ REFUSED = {
     "kv_scale of an unquantised cache": ({"kv_scale": 2.0}, ValueRangeError, "kv_scale", "1"),
     "causal 2": ({"causal": 2}, ValueRangeError, "causal", ""),
     "splits negative": ({"max_splits": -1}, ValueRangeError, "max_splits", "0"),
-    "out of another type": ({"out": torch.zeros(3, 1, 4, 512)}, VariantNotFoundError, "out_dtype", ""),
+    "out of another type": ({"out": torch.zeros(3, 1, 4, 512)}, DTypeError, "out", "bfloat16"),
     "out of another shape": ({"out": torch.zeros(3, 1, 5, 512).bfloat16()}, ShapeError, "out", "4, as q has"),
     "out overlapping": (
         {"out": torch.zeros(1, 1, 1, 512).bfloat16().expand(3, 1, 4, 512)},
@@ -118,10 +117,8 @@ def test_refused_by_name_and_nothing_written(case):
         D.call(**{"out": out, "lse": lse, **changes})
     assert (out == POISON).all()
     assert (lse == POISON).all()
-    if isinstance(caught.value, InvalidArgumentError):
-        assert argument in caught.value.argument
-        assert accepts in caught.value.accepts
-    assert argument in str(caught.value)
+    assert argument in caught.value.argument
+    assert accepts in caught.value.accepts
 
 
 def test_page_size_that_the_pool_contradicts(problem):
@@ -219,7 +216,7 @@ def test_merge_states_refuses_counts_out_of_range():
 def test_plans_of_other_shapes_and_kernels_are_refused(problem):
     kernel = mla.lookup(op="decode", q_dtype="bf16")
     plan = kernel.plan(problem.seq_lens[:2], num_heads=4, q_len=1)
-    with pytest.raises(ShapeError, match="batch = 3; accepts 2"):
+    with pytest.raises(ShapeError, match="plan: got a plan of batch 2; accepts a plan of batch 3, as q has"):
         kernel(**problem.arguments(), plan=plan)
     other = mla.lookup(op="decode", q_dtype="fp32").plan(problem.seq_lens, num_heads=4, q_len=1)
     with pytest.raises(
