@@ -64,6 +64,7 @@ REFUSED = {
         "block_table[2, 1]",
         "0 to 8",
     ),
+    "cache without pages": ({"kv_cache": D.kv_cache[:0]}, ValueRangeError, "block_table[1, 0]", "no page, because"),
     "page negative": (
         {"block_table": with_element(D.block_table, (1, 0), -1)},
         ValueRangeError,
@@ -211,6 +212,29 @@ def test_cache_ops_refuse_slots_out_of_range_and_write_nothing():
 def test_merge_states_refuses_counts_out_of_range():
     with pytest.raises(ValueRangeError, match=r"counts\[1\]"):
         mla.merge_states(torch.ones(2, 2, 1, 8), torch.zeros(2, 2, 1), int32(2, 3))
+
+
+def test_an_output_of_another_type_is_named():
+    states, lse = torch.ones(2, 3, 4, 8).bfloat16(), torch.zeros(2, 3, 4)
+    with pytest.raises(DTypeError, match=r"^out: got float16; accepts bfloat16"):
+        mla.merge_states(states, lse, out=torch.zeros(3, 4, 8).half())
+    with pytest.raises(DTypeError, match=r"^out: got float32; accepts bfloat16"):
+        mla.sparse_decode(D.q, D.kv_cache, int32(0).reshape(1, 1, 1).expand(3, 1, 1).contiguous(), softmax_scale=SCALE,
+                          out=torch.zeros(3, 1, 4, 512))  # fmt: skip
+
+
+def test_a_missing_scale_says_what_is_needed():
+    cache = torch.zeros(1, 16, 576).to(torch.float8_e4m3fn)
+    latent, rope = torch.ones(1, 512).bfloat16(), torch.ones(1, 64).bfloat16()
+    message = "scale: got None; accepts a float32 tensor of one element, because kv_cache is e4m3"
+    with pytest.raises(DTypeError, match=message):
+        mla.store_kv(latent, rope, cache, torch.zeros(1, dtype=torch.int64))
+    assert not cache.float().any()
+
+
+def test_a_request_of_an_empty_table():
+    with pytest.raises(ValueRangeError, match=r"req_id\[0\]: got 0; accepts no request, because block_table has none"):
+        mla.to_global_indices(int32(0), torch.zeros(0, 1, dtype=torch.int32), int32(0)[None], page_size=16)
 
 
 def test_plans_of_other_shapes_and_kernels_are_refused(problem):
