@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,6 @@ NEEDS = {
     ),
 }
 BACKEND, SBOM = "scikit-build-core>=1.1", "cyclonedx-python-lib>=11"
-STATUS = "Development Status :: 3 - Alpha"
-CLASSIFIERS = (
-    "Operating System :: POSIX :: Linux",
-    "Topic :: Scientific/Engineering :: Artificial Intelligence",
-)
 
 
 def folder(payload: str) -> str:
@@ -48,6 +44,7 @@ def folder(payload: str) -> str:
 def project(matrix: Matrix, arch: Arch) -> dict[str, Any]:
     """What the project and the package of a payload's wheel print."""
     needs = NEEDS[arch.device]
+    shared = core_project()
     capabilities = " and ".join(arch.capabilities)
     return {
         "payload": arch.payload,
@@ -56,8 +53,17 @@ def project(matrix: Matrix, arch: Arch) -> dict[str, Any]:
         "target": f"compute capability {capabilities}" if capabilities else arch.name,
         "requires": [BACKEND, *sorted((SBOM, *needs.requires))],
         "license": needs.license,
-        "classifiers": (STATUS, *needs.classifiers, *CLASSIFIERS),
+        # A payload is data and machine code; the core has the Python, with its types.
+        "classifiers": sorted({*needs.classifiers, *shared["classifiers"]} - {"Typing :: Typed"}),
+        "keywords": shared["keywords"],
+        "urls": shared["urls"],
     }
+
+
+def core_project() -> dict[str, Any]:
+    """The metadata of the core's distribution, whose keywords, classifiers and addresses the payloads share."""
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
 
 
 def licences(arch: Arch) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Hashes the sources that a payload's library is built from; this needs no compiler.
 
 Libraries of equal sources, compilers and build folders are equal. Comments and layout do not count, and neither do
-headers that the payload does not include, the launcher, or other payloads.
+headers that the payload does not include, the launcher, other payloads, or what a project tells people.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ COMMENT = {
 }
 """Literals are matched too, because a comment may seem to begin in one; they are kept."""
 HASH_SUFFIXES = (".cmake", ".toml", ".txt")
+TABLE = re.compile(r"^(?=\[)", re.MULTILINE)
+VERSION = re.compile(r"^version = .*", re.MULTILINE)
 
 
 def sources_sha256(package: Path, generated: Path, payload: str) -> str:
@@ -72,4 +74,13 @@ def _with_headers(units: Iterable[Path], folders: tuple[Path, ...]) -> Iterator[
 def _bare(path: Path) -> str:
     """Return a file's text without comments, with single spaces for its layout."""
     comment = COMMENT["hash" if path.suffix in HASH_SUFFIXES else "c"]
-    return " ".join(comment.sub(lambda found: found[1] or " ", path.read_text(encoding="utf-8")).split())
+    text = path.read_text(encoding="utf-8")
+    if path.name == "pyproject.toml":
+        text = _that_builds(text)
+    return " ".join(comment.sub(lambda found: found[1] or " ", text).split())
+
+
+def _that_builds(project: str) -> str:
+    """Keep of a project the tools that it requires, its settings of the build, and the version, which is compiled in."""
+    kept = [table for table in TABLE.split(project) if table.startswith(("[build-system]", "[tool.scikit-build]"))]
+    return "".join([*kept, *VERSION.findall(project)])

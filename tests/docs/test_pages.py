@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import os
 import re
 import shlex
 import subprocess
@@ -123,9 +124,12 @@ def run(command: str, sessions: set[str]) -> str | None:
     if nox := NOX.fullmatch(command):
         assert set(nox["sessions"].split()) <= sessions, command
         return None
-    python, *arguments = shlex.split(command)
+    words = shlex.split(command.partition(" > ")[0])  # a file of the reader's is not written
+    python, *arguments = ["python", "-m", "mla_kernels", *words[1:]] if words[0] == "mla-kernels" else words
     assert [python, *arguments[:2]] == ["python", "-m", "mla_kernels"], f"no test runs: {command}"
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=300)
+    piped = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    line = [sys.executable, *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300, env=piped)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -33,6 +33,15 @@ def append(path: str, text: str, *, new: bool = False):
     return edit
 
 
+def replace(path: str, old: str, new: str):
+    def edit(folder: Path) -> None:
+        text = (folder / path).read_text()
+        assert old in text, path
+        (folder / path).write_text(text.replace(old, new, 1))
+
+    return edit
+
+
 def move(folder: Path) -> None:
     (folder / "package/csrc/sm90/scheduler/plan.cu").rename(folder / "package/csrc/sm90/scheduler/planned.cu")
 
@@ -55,7 +64,10 @@ def touches(copy: Path, edit) -> set[str]:
         (append("generated/sm100/store_kv.cu", "int more;"), {"sm100"}),
         (append("generated/sm90/sources.cmake", "set(MORE 1)"), {"sm90"}),
         (append("package/cmake/flags.cmake", "set(MORE 1)"), {"cpu", "sm90", "sm100"}),
-        (append("generated/sm100/pyproject.toml", "more = 1"), {"sm100"}),
+        (replace("generated/sm100/pyproject.toml", "nvidia-cutlass==", "nvidia-cutlass==9"), {"sm100"}),
+        (replace("generated/sm100/pyproject.toml", 'version = "', 'version = "9'), {"sm100"}),
+        (replace("generated/sm100/pyproject.toml", "install.strip = true", "install.strip = false"), {"sm100"}),
+        (replace("generated/sm100/pyproject.toml", "keywords = [", 'keywords = ["more", '), set()),
         (move, {"sm90"}),
         (append("package/csrc/common/dtype.h", "// A comment.\n/* Another,\n of two lines. */\n\n"), set()),
         (append("package/cmake/flags.cmake", "# A comment.\n"), set()),
