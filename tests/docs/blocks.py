@@ -3,7 +3,7 @@
 On every page of the documentation, in README.md and in CONTRIBUTING.md
 
 * ``python`` blocks run in the order of the page, in one namespace a page;
-* ``sh`` blocks hold commands, one per line or joined by ``&&``; a comment begins after two spaces;
+* ``sh`` blocks hold commands, one per line or joined by ``&&``;
 * a ``text`` block with the title "Output" stands directly below the block that prints it, and every python block that
   prints has one. Of a block that raises it is the end of the traceback. ``...`` stands for any text;
 * a python block with a title of ``test_pages.NEEDS`` runs only where that need is met, and one that calls another

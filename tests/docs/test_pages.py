@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 BLOCKS = {page: blocks(page) for page in PAGES}
+REFUSAL = next(block for block in BLOCKS[ROOT / "README.md"] if block.text.startswith("VariantNotFoundError: "))
 
 GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md")
 """Their blocks write files and build wheels: ``tests/packaging/build/test_guide.py`` follows them in a clean clone."""
@@ -38,7 +40,6 @@ SHELL = [block for block in HERE if block.language == "sh"]
 
 NOT_RUN = {
     "pip install dist/*.whl torch": "installs what the line above it builds",
-    "python3 -m pip install dist/*.whl": "installs what the line above it builds",
     "python3 -m venv .venv": "makes an environment",
     ". .venv/bin/activate": "changes the shell",
     "python3 -m pip install nox": "installs from PyPI",
@@ -93,8 +94,7 @@ def test_imports_of_another_library(block):
 
 
 def commands(block: Block) -> list[str]:
-    lines = (line.partition("  #")[0] for line in block.text.splitlines())
-    return [part.strip() for line in lines for part in line.split("&&") if part.strip()]
+    return [part.strip() for line in block.text.splitlines() for part in line.split("&&") if part.strip()]
 
 
 @pytest.mark.parametrize("block", SHELL, ids=lambda block: block.id)
@@ -124,7 +124,7 @@ def run(command: str, sessions: set[str]) -> str | None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_languages_and_sessions(page, sessions):
-    shown = [block for block in BLOCKS[page] if block not in PEERS and not (page in GUIDES and block.title)]
+    shown = [block for block in BLOCKS[page] if block not in (REFUSAL, *PEERS) and not (page in GUIDES and block.title)]
     assert {block.language for block in shown} <= {"python", "sh"}
     assert {block.title for block in shown} <= {"", *NEEDS}
     for command in INLINE_NOX.findall(page.read_text(encoding="utf-8")):
@@ -141,6 +141,12 @@ def test_width(block):
 
 def test_the_list_of_what_is_not_run_is_not_stale():
     assert set(NOT_RUN) <= {command for block in SHELL for command in commands(block)}
+
+
+def test_the_refusal_of_the_readme():
+    with pytest.raises(mla.VariantNotFoundError) as error:
+        mla.lookup(op="decode", arch="cpu", q_dtype="fp32", kv_dtype="bf16", page_size=64)
+    check(replace(REFUSAL, output=REFUSAL.text), f"VariantNotFoundError: {error.value}")
 
 
 def test_docstrings():
