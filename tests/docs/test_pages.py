@@ -139,6 +139,21 @@ def test_width(block):
     assert [line for line in block.text.splitlines() if len(line) > 88] == []
 
 
+TITLED = [page for page in PAGES if DOCS in page.parents and page.parent.name != "benchmarks"]
+
+
+def test_titles_have_one_form():
+    """A title is a phrase in sentence case without a colon or a full stop, fits a narrow screen, and is there once."""
+    included = {DOCS / "changelog.md", DOCS / "contributing.md"}
+    texts = {page: page.read_text(encoding="utf-8") for page in TITLED if page not in included}
+    titles = {
+        page: re.sub(r"\A---\n.*?---\n\n?", "", text, flags=re.DOTALL).splitlines()[0] for page, text in texts.items()
+    }
+    form = re.compile(r"# (?:mla-kernels|torch\.compile|[A-Z][^:.!?]{2,44})")
+    assert [page.name for page, title in titles.items() if not form.fullmatch(title)] == []
+    assert len(set(titles.values())) == len(titles)
+
+
 def test_the_list_of_what_is_not_run_is_not_stale():
     assert set(NOT_RUN) <= {command for block in SHELL for command in commands(block)}
 
