@@ -43,6 +43,7 @@ NOT_RUN = {
     "python3 -m venv .venv": "makes an environment",
     ". .venv/bin/activate": "changes the shell",
     "python3 -m pip install nox": "installs from PyPI",
+    "python -m benchmarks.side_by_side OUT.json": "needs a Hopper GPU and the other libraries",
     "vllm serve MODEL --attention-backend CUSTOM --kv-cache-dtype fp8_ds_mla": "needs vLLM, as the page says",
 }
 
