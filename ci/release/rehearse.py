@@ -1,6 +1,7 @@
 """Rehearses a release: ``nox -s rehearse`` runs the commands of ``docs/releasing.md`` against an index of its own.
 
-The page is the program. Each of its steps is either run, once or with every Python, or named here with the reason why not.
+The page is the program. Each of its steps is either run, once or with every Python, or is named here with the reason
+why it is not.
 """
 
 from __future__ import annotations

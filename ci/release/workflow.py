@@ -117,7 +117,7 @@ def download(pattern: str, path: str = "dist") -> Step:
 
 
 def compile_cache(key: str) -> Step:
-    """Keep what sccache holds from one run to the next; what is released is compiled without, so that no run shapes it."""
+    """Keep what sccache holds from one run to the next; a release takes nothing from it."""
     keys = {"key": f"sccache-{key}-${{{{ github.sha }}}}", "restore_keys": f"sccache-{key}-"}
     return use("cache", path=str(USUAL / "cache"), lookup_only="${{ startsWith(github.ref, 'refs/tags/') }}", **keys)
 

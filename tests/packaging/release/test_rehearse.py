@@ -57,7 +57,8 @@ def test_nothing_is_pushed_or_tagged_by_a_rehearsal(steps):
 
 
 def test_a_block_titled_rehearsed_replaces_the_others_of_its_step():
-    page = "# Page\n\n## A\n\n```sh\nfirst\n```\n\n```sh title=\"Rehearsed\"\nsecond\nthird\n```\n\n## B\n\n```sh\nlast\n```\n"
+    first = '## A\n\n```sh\nfirst\n```\n\n```sh title="Rehearsed"\nsecond\nthird\n```\n\n'
+    page = f"# Page\n\n{first}## B\n\n```sh\nlast\n```\n"
     assert rehearse.steps(page) == (rehearse.Step("A", ("second", "third")), rehearse.Step("B", ("last",)))
 
 
@@ -82,7 +83,7 @@ def test_only_clean_wheels_of_the_commit_are_reused(tmp_path):
 
 def test_a_command_that_fails_ends_the_rehearsal(capfd):
     step = rehearse.Step("3. Build", ("echo first", "false", "echo never"))
-    with pytest.raises(SystemExit, match="releasing.md failed in step '3. Build': false"):
+    with pytest.raises(SystemExit, match=r"releasing\.md failed in step '3. Build': false"):
         rehearse.follow(step, rehearse.environment("http://127.0.0.1:9"))
     printed = capfd.readouterr().out
     assert "first" in printed
