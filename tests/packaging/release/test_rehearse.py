@@ -50,6 +50,12 @@ def test_a_release_builds_checks_uploads_installs_and_runs_doctor(steps, step, c
     assert any(command in line for line in steps[step].commands)
 
 
+def test_every_session_that_the_page_names_exists(steps):
+    used = {found for step in steps.values() for line in step.commands for found in re.findall(r"nox -s (\w+)", line)}
+    there = set(re.findall(r"^def (\w+)\(session: nox.Session\)", (rehearse.ROOT / "noxfile.py").read_text(), re.M))
+    assert {"full", "gpu", "evidence", "wheels", "check_wheels"} <= used <= there
+
+
 def test_nothing_is_pushed_or_tagged_by_a_rehearsal(steps):
     commands = [line for name in rehearse.ONCE + rehearse.WITH_EVERY_PYTHON for line in steps[name].commands]
     assert [line for line in commands if line.startswith("git")] == []
