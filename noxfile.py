@@ -189,13 +189,13 @@ def tests(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation into build/site; a warning is an error."""
     session.install(*group("docs"))
-    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("python", "-m", "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session
 def demo(session: nox.Session) -> None:
     """Build the wheel, install it in a clean environment, and run a decode and a sparse layer of DeepSeek's shapes."""
-    session.install(f"{core_wheel(session)}[cli]", TORCH)
+    session.install(core_wheel(session), TORCH, "rich>=13")
     for example in ("decode", "deepseek_layer"):
         session.run("python", str(ROOT / "examples" / f"{example}.py"))
 

@@ -102,8 +102,6 @@ def _prepare(options: argparse.Namespace) -> None:
     """Refuse before minutes of measuring what would fail after them."""
     if options.plot:
         tables.require("matplotlib", "matplotlib")
-    if not options.json:
-        tables.require("rich", "mla-kernels[cli]")
     if not options.measured:
         tables.require("torch", "mla-kernels[torch]")
     if options.repeats is not None and options.repeats < 1:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 
+from ci import comparison
+from ci.rows import ROOT
+
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
 
 def on_config(config: Any) -> Any:
-    """Expand the patterns of the navigation."""
+    """Expand the patterns of the navigation, and link to the repository that the project names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config.repo_url, config.repo_name = project.get("urls", {}).get("Repository"), project["name"]
     config.nav = _expanded(config.nav, Path(config.docs_dir), frozenset(_named(config.nav)))
     return config
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Leave the width of the page to the tables of figures."""
+    """Leave the width of the page to the tables of figures, and put the comparison where its mark is."""
     if page.file.src_uri.startswith("benchmarks/"):
         page.meta["hide"] = ["toc"]
-    return markdown
+    return markdown.replace(comparison.MARK, comparison.rendered()) if comparison.MARK in markdown else markdown
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from codegen import sync
+from codegen import readme, sync
 from codegen.edit.add import add
 from codegen.edit.point import parse
 from codegen.edit.remove import remove
@@ -56,6 +56,7 @@ def _files() -> dict[str, str]:
 def _generate(_: argparse.Namespace) -> int:
     files = _files()
     difference = sync.write(files)
+    readme.write(files["SUPPORT.md"])
     for path in difference.orphan:
         print(f"removed generated/{path}, which no row makes")
     changed = len(difference.missing) + len(difference.stale)
@@ -64,9 +65,13 @@ def _generate(_: argparse.Namespace) -> int:
 
 
 def _check(_: argparse.Namespace) -> int:
-    difference = sync.compare(_files())
+    files = _files()
+    difference = sync.compare(files)
     if difference:
         print(f"{difference}\ngenerated/ is not what the matrix says; run: nox -s generate", file=sys.stderr)
+        return 1
+    if readme.is_stale(files["SUPPORT.md"]):
+        print("the table in README.md is not what the matrix says; run: nox -s generate", file=sys.stderr)
         return 1
     print("generated/ is what the matrix says")
     return 0

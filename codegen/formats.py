@@ -64,6 +64,14 @@ class Format:
         return self.name, self.d_qk, self.d_v
 
     @property
+    def shown(self) -> tuple[tuple[str, int], ...]:
+        """What tensors show of the format: an element type and a width; codes of 8 bits may be ``uint8`` too."""
+        if self.is_bytes:
+            return (("uint8", self.token_bytes),)
+        named = (self.name, self.d_qk)
+        return (named, ("uint8", self.d_qk)) if BITS[self.latent.type] == 8 else (named,)
+
+    @property
     def is_bytes(self) -> bool:
         """Whether the cache is an array of bytes, because it holds scales beside its elements."""
         return self.scale_bytes > 0
@@ -153,6 +161,8 @@ def problems(formats: Formats) -> list[str]:
     """One line for each thing that is wrong with a row; an empty list for sound formats."""
     found = [f"{row.where}: {problem}" for row in formats.rows for problem in _row(row)]
     found += _twins(formats.rows)
+    if not found:
+        found += _alike(formats.rows)
     if all((row.latent.columns, row.rope.columns) != (formats.latent, formats.rope) for row in formats.rows):
         found.append(f"formats.toml: no format has the default widths {formats.latent} and {formats.rope}")
     return found
@@ -199,3 +209,13 @@ def _twins(rows: Iterable[Format]) -> Iterator[str]:
         first = seen.setdefault(row.key, row.where)
         if first != row.where:
             yield f"{row.where}: {first} has the same name and widths"
+
+
+def _alike(rows: Iterable[Format]) -> Iterator[str]:
+    """Rows that a tensor cannot tell apart, though Python finds the format of a cache by what its tensor shows."""
+    seen: dict[tuple[str, int], str] = {}
+    for row in rows:
+        for element, width in row.shown:
+            first = seen.setdefault((element, width), row.where)
+            if first != row.where:
+                yield f"{row.where}: a tensor of {element} and {width} columns is also one of {first}"

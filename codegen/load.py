@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codegen import abi, formats, shapes
+from codegen import abi, formats, models, shapes
 from codegen.model import Allow, Box, Matrix, MatrixError, Row, Trait, Values, choices
 from codegen.rows import Entry, document, entries
 
 MATRIX = Path(__file__).parent / "matrix"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-TABLES = ("enum", "trait", "field", "op", "default_widths", "format", "arch", "allow", "kernel")
+TABLES = ("enum", "trait", "field", "op", "default_widths", "format", "arch", "allow", "kernel", "model", "unread")
 BESIDE = ("op", "arch", "device", "folder", "priority", "reasons")
 """What an entry says beside the fields of its points."""
 
@@ -60,6 +60,7 @@ def load(folder: Path = MATRIX) -> Matrix:
         rows=(),
         version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
         sha256=digest(folder, "*.toml"),
+        models=_models(files),
     )
     kernels = [entry for path in paths for _, _, rows in entries(path, "kernel") for entry in rows]
     rows = tuple(_row(matrix, entry) for entry in kernels)
@@ -101,6 +102,13 @@ def _formats(files: Mapping[str, Mapping[str, Any]]) -> formats.Formats:
         return formats.parse(files["formats.toml"])
     except (KeyError, TypeError) as error:
         raise MatrixError([f"the formats of caches: {error}"]) from error
+
+
+def _models(files: Mapping[str, Mapping[str, Any]]) -> models.Models:
+    try:
+        return models.parse(files["models.toml"]) if "models.toml" in files else models.Models()
+    except (KeyError, TypeError) as error:
+        raise MatrixError([f"the models: {error}"]) from error
 
 
 def _row(matrix: Matrix, entry: Entry) -> Row:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from codegen import abi
 from codegen.formats import Formats
+from codegen.models import Models
 
 
 class MatrixError(Exception):
@@ -103,7 +104,8 @@ class Trait:
 class Arch:
     """What machine code runs on: its payload, device type and the compute capabilities that may run it.
 
-    ``tensor_cores`` names the ops whose kernels must multiply on tensor cores.
+    ``tensor_cores`` names the ops whose kernels must multiply on tensor cores, and ``hardware`` is what people call the
+    machines: "Hopper: H100, H200".
     """
 
     name: str
@@ -111,6 +113,7 @@ class Arch:
     device: str
     capabilities: tuple[str, ...] = ()
     tensor_cores: tuple[str, ...] = ()
+    hardware: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,7 @@ APART = ("in_dtype", "kv_dtype", "out_dtype")
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole matrix: traits, domains of fields, fields of ops, archs, formats of caches, allowed points and rows."""
+    """The whole matrix: traits, domains, fields of ops, archs, formats of caches, allowed points, rows and models."""
 
     enums: Mapping[str, tuple[str, ...]]
     """The C++ enumerations of traits: their enumerators in the order of their numbers."""
@@ -199,6 +202,7 @@ class Matrix:
     version: str
     sha256: str
     """The hash of the tables as they are written."""
+    models: Models = field(default_factory=Models)
 
     def fields(self, op: str) -> tuple[str, ...]:
         """The fields of a point of ``op`` beside op and arch: its traits, and what it accepts at run time."""

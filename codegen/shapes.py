@@ -95,7 +95,7 @@ def trait(name: str, where: str, stated: object) -> Trait:
 
 def arch(where: str, stated: object) -> Arch:
     """What machine code runs on."""
-    fields = table(where, stated, ("name", "payload", "device"), ("capabilities", "tensor_cores"))
+    fields = table(where, stated, ("name", "payload", "device"), ("capabilities", "tensor_cores", "hardware"))
     name, payload, device = (word(f"{where}: {key}", fields[key]) for key in ("name", "payload", "device"))
     if device not in ("cpu", "cuda"):
         refuse(f"{where}: device", device, "cpu, cuda")
@@ -104,7 +104,10 @@ def arch(where: str, stated: object) -> Arch:
         if not isinstance(capability, str) or not CAPABILITY.fullmatch(capability):
             refuse(f"{where}: capabilities", capability, 'a list of compute capabilities, such as "9.0"')
     tensor_cores = words(f"{where}: tensor_cores", fields.get("tensor_cores", []))
-    return Arch(name, payload, device, tuple(capabilities), tensor_cores)
+    hardware = fields.get("hardware", name)
+    if not isinstance(hardware, str):
+        refuse(f"{where}: hardware", hardware, 'the name of the machines, such as "Hopper: H100"')
+    return Arch(name, payload, device, tuple(capabilities), tensor_cores, hardware)
 
 
 def served(where: str, fields: Mapping[str, Any], archs: Mapping[str, Arch]) -> tuple[str, ...]:

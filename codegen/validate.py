@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
 
-from codegen import abi, formats
+from codegen import abi, formats, models
 from codegen.allow import refusal
 from codegen.expand import expand
 from codegen.model import Allow, Matrix, MatrixError, Row, Variant, choices, meet, text_of, within
@@ -16,6 +16,7 @@ def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
     """One line per problem, each naming its row and what to do; an empty list for a sound matrix."""
     return [
         *formats.problems(matrix.formats),
+        *models.problems(matrix.models, matrix.formats.types),
         *_fields(matrix),
         *_archs(matrix),
         *(problem for allow in matrix.allows for problem in _allow(matrix, allow)),

@@ -178,7 +178,7 @@ static_assert(offsetof(mla_merge_states_problem, num_tokens) == 144);
 static_assert(offsetof(mla_merge_states_problem, num_heads) == 152);
 static_assert(offsetof(mla_merge_states_problem, head_dim) == 160);
 
-static_assert(sizeof(mla_store_kv_problem) == 128);
+static_assert(sizeof(mla_store_kv_problem) == 136);
 static_assert(offsetof(mla_store_kv_problem, op) == 0);
 static_assert(offsetof(mla_store_kv_problem, device) == 4);
 static_assert(offsetof(mla_store_kv_problem, latent) == 8);
@@ -196,6 +196,8 @@ static_assert(offsetof(mla_store_kv_problem, scale) == 96);
 static_assert(offsetof(mla_store_kv_problem, num_tokens) == 104);
 static_assert(offsetof(mla_store_kv_problem, num_pages) == 112);
 static_assert(offsetof(mla_store_kv_problem, page_size) == 120);
+static_assert(offsetof(mla_store_kv_problem, power_of_two_scales) == 128);
+static_assert(offsetof(mla_store_kv_problem, reserved) == 132);
 
 static_assert(sizeof(mla_gather_kv_problem) == 128);
 static_assert(offsetof(mla_gather_kv_problem, op) == 0);

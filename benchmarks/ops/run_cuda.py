@@ -134,7 +134,7 @@ def measure(op: Op, cells: Sequence[Cell], arch: str, repeats: int, progress: Pr
         "op": op.name,
         "arch": arch,
         "machine": machine,
-        "payload": _payload(arch),
+        "payload": payload(arch),
         "variants": list(dict.fromkeys(found)),
         "method": op.method,
         "repeats": repeats,
@@ -155,13 +155,14 @@ def of_attention(cell: Cell, us: float | None, ceilings: Mapping[str, float]) ->
     return {**intensity, "TFLOP/s": tflops, "TB/s": tbs, "of ceiling": ceiling}
 
 
-def _payload(arch: str) -> dict[str, object]:
-    (payload,) = (each for each in payloads().found.values() if each.registry.arch == arch)
+def payload(arch: str) -> dict[str, object]:
+    """The payload of an arch: its name, version, commit, and the digest of its library."""
+    (found,) = (each for each in payloads().found.values() if each.registry.arch == arch)
     return {
-        "name": payload.name,
-        "version": payload.version,
-        "commit": payload.manifest.revision,
-        "library_sha256": sha256(payload.folder / library_name(payload.name)),
+        "name": found.name,
+        "version": found.version,
+        "commit": found.manifest.revision,
+        "library_sha256": sha256(found.folder / library_name(found.name)),
     }
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
 
 import mla_kernels
 import torch
+from mla_kernels.diagnostics.bench.decode import Arguments
 from mla_kernels.diagnostics.bench.problems import SCALE
 from mla_kernels.kernels.base import Kernel
 
@@ -14,9 +14,6 @@ from benchmarks.ops import run_cuda
 from benchmarks.ops.run_cuda import Bench
 from benchmarks.ops.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors
 from benchmarks.peers import adapters
-
-Launch: TypeAlias = tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]
-"""Inputs in order, and outputs by name."""
 
 _METHOD = {
     "us": f"{run_cuda.REPLAYED} A token's selection is random and all present; merging is included.",
@@ -42,41 +39,52 @@ PREFILL_METHOD = {
 }
 
 
+def decode_calls(kernel: Kernel, tensors: SparseDecodeTensors) -> list[Arguments]:
+    """The arguments of each problem; outputs and workspace are given, so that a launch allocates nothing."""
+    size = kernel.workspace_size(q=tensors.q[0], kv_cache=tensors.kv_cache, indices=tensors.indices[0])
+    given = _given(size, tensors.q.device)
+    return [
+        ((q, tensors.kv_cache, indices), {**given, "out": out, "lse": lse})
+        for q, indices, out, lse in zip(tensors.q, tensors.indices, tensors.out, tensors.lse, strict=True)
+    ]
+
+
+def prefill_calls(kernel: Kernel, tensors: SparsePrefillTensors) -> list[Arguments]:
+    """The arguments of each problem; outputs and workspace are given, so that a launch allocates nothing."""
+    size = kernel.workspace_size(q=tensors.q[0], kv=tensors.kv[0], indices=tensors.indices[0])
+    given = _given(size, tensors.q.device)
+    outputs = zip(tensors.out, tensors.max_logits, tensors.lse, strict=True)
+    return [
+        ((q, kv, indices), {**given, "out": out, "max_logits": max_logits, "lse": lse})
+        for q, kv, indices, (out, max_logits, lse) in zip(tensors.q, tensors.kv, tensors.indices, outputs, strict=True)
+    ]
+
+
 def decode_times(bench: Bench, kernel: Kernel, tensors: SparseDecodeTensors) -> Mapping[str, float | None]:
     """Microseconds of a launch, and of the host in a call."""
-    size = kernel.workspace_size(q=tensors.q[0], kv_cache=tensors.kv_cache, indices=tensors.indices[0])
-    outputs = zip(tensors.out, tensors.lse, strict=True)
-    problems = [
-        ((q, tensors.kv_cache, indices), {"out": out, "lse": lse})
-        for q, indices, (out, lse) in zip(tensors.q, tensors.indices, outputs, strict=True)
-    ]
-    return _times(bench, kernel, mla_kernels.sparse_decode, problems, size)
+    return _times(bench, kernel, mla_kernels.sparse_decode, decode_calls(kernel, tensors))
 
 
 def prefill_times(bench: Bench, kernel: Kernel, tensors: SparsePrefillTensors) -> Mapping[str, float | None]:
     """Microseconds of a launch, and of the host in a call."""
-    size = kernel.workspace_size(q=tensors.q[0], kv=tensors.kv[0], indices=tensors.indices[0])
-    outputs = zip(tensors.out, tensors.max_logits, tensors.lse, strict=True)
-    problems = [
-        ((q, kv, indices), {"out": out, "max_logits": max_logits, "lse": lse})
-        for q, kv, indices, (out, max_logits, lse) in zip(tensors.q, tensors.kv, tensors.indices, outputs, strict=True)
-    ]
-    return _times(bench, kernel, mla_kernels.sparse_prefill, problems, size)
+    return _times(bench, kernel, mla_kernels.sparse_prefill, prefill_calls(kernel, tensors))
+
+
+def _given(size: int, device: torch.device) -> dict[str, object]:
+    return {"workspace": torch.empty(size, dtype=torch.uint8, device=device), "softmax_scale": SCALE}
 
 
 def _times(
-    bench: Bench, kernel: Kernel, one_call: Callable[..., object], problems: Sequence[Launch], size: int
+    bench: Bench, kernel: Kernel, one_call: Callable[..., object], problems: Sequence[Arguments]
 ) -> Mapping[str, float | None]:
-    given = {"workspace": torch.empty(size, dtype=torch.uint8, device=bench.on), "softmax_scale": SCALE}
-
     def launch(i: int) -> None:
         positional, named = problems[i]
-        kernel(*positional, **given, **named)
+        kernel(*positional, **named)
 
     positional, named = problems[0]
     return {
         "us": bench.replayed(launch, len(problems)),
-        "call us": bench.on_host(lambda: one_call(*positional, **given, **named)),
+        "call us": bench.on_host(lambda: one_call(*positional, **named)),
     }
 
 

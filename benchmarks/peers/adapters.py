@@ -57,9 +57,9 @@ def measured(peer: Peer, tensors: Any, time: Time, compare: bool) -> Row:
     row: Row = {"name": peer.name, "version": None, "us": None, "source": SAME_RUN}
     try:
         module = import_module(peer.module)
-        row["version"] = _version(peer, module)
+        row["version"] = version_of(peer, module)
         launch = peer.prepare(module, tensors)
-        error = _relative_error(launch(0), tensors.out[0]) if compare else 0.0
+        error = relative_error(launch(0), tensors.out[0]) if compare else 0.0
         if not error < _CLOSE:  # nor is NaN
             return row | {"note": f"its output differs from ours by {error:.2g} of the norm"}
         calls: list[Callable[[], object]] = [lambda i=i: launch(i) for i in range(len(tensors.q))]  # type: ignore[misc]
@@ -174,14 +174,16 @@ def _parts(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return rows[..., :LATENT], rows[..., LATENT:]
 
 
-def _version(peer: Peer, module: ModuleType) -> str:
+def version_of(peer: Peer, module: ModuleType) -> str:
+    """The version of a peer's distribution, or else the one that its module states."""
     try:
         return version(peer.distribution)
     except PackageNotFoundError:
         return str(getattr(module, "__version__", "unknown"))
 
 
-def _relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
+def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
+    """The norm of the difference over the norm of what is wanted."""
     return float((got.double() - want.double()).norm() / want.double().norm())
 
 

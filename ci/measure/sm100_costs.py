@@ -20,6 +20,7 @@ from typing import Any
 
 import mla_kernels as mla
 import torch
+from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.payloads.discovery import payloads
 
 ROOT = Path(__file__).parents[2]
@@ -67,11 +68,11 @@ def tensors(batch: int, heads: int, tokens: int, page_size: int = 128) -> dict[s
     """Make the tensors of a paged decode with one token for each request."""
     pages = batch * tokens // page_size
     return {
-        "q": torch.randn(batch, 1, heads, 576, device="cuda").bfloat16(),
-        "kv_cache": torch.zeros(pages, page_size, 576, device="cuda", dtype=torch.bfloat16),
+        "q": torch.randn(batch, 1, heads, HEAD_DIM, device="cuda").bfloat16(),
+        "kv_cache": torch.zeros(pages, page_size, HEAD_DIM, device="cuda", dtype=torch.bfloat16),
         "block_table": torch.randperm(pages, device="cuda").int().view(batch, -1),
         "seq_lens": torch.full((batch,), tokens, dtype=torch.int32, device="cuda"),
-        "out": torch.empty(batch, 1, heads, 512, device="cuda", dtype=torch.bfloat16),
+        "out": torch.empty(batch, 1, heads, LATENT, device="cuda", dtype=torch.bfloat16),
         "lse": torch.empty(batch, heads, 1, device="cuda"),
     }
 
@@ -82,14 +83,14 @@ def struct(given: dict[str, Any]) -> Problem:
     pages, page_size, _ = given["kv_cache"].shape
     width = given["block_table"].shape[1]
     values: dict[str, Any] = {"op": list(abi.OP).index("decode"), "batch": batch, "q_len": 1, "num_heads": heads}
-    for name, tensor, row in (("q", given["q"], heads * 576), ("kv", given["kv_cache"], page_size * 576)):
-        for view, offset in (("latent", 0), ("rope", 1024)):
+    for name, tensor, row in (("q", given["q"], heads * HEAD_DIM), ("kv", given["kv_cache"], page_size * HEAD_DIM)):
+        for view, offset in (("latent", 0), ("rope", LATENT * tensor.element_size())):
             values[f"{name}_{view}"] = tensor.data_ptr() + offset
-            strides = {"b": row, "s": row, "h": 576} if name == "q" else {"page": row, "token": 576}
+            strides = {"b": row, "s": row, "h": HEAD_DIM} if name == "q" else {"page": row, "token": HEAD_DIM}
             values |= {f"{name}_{view}_stride_{letter}": stride for letter, stride in strides.items()}
     values |= {"block_table": given["block_table"].data_ptr(), "block_table_stride_b": width, "table_width": width}
-    values |= {"out": given["out"].data_ptr(), "out_stride_b": heads * 512, "out_stride_s": heads * 512}
-    values |= {"out_stride_h": 512, "lse": given["lse"].data_ptr(), "lse_stride_b": heads, "lse_stride_h": 1}
+    values |= {"out": given["out"].data_ptr(), "out_stride_b": heads * LATENT, "out_stride_s": heads * LATENT}
+    values |= {"out_stride_h": LATENT, "lse": given["lse"].data_ptr(), "lse_stride_b": heads, "lse_stride_h": 1}
     values |= {"lse_stride_s": 1, "seq_lens": given["seq_lens"].data_ptr(), "num_pages": pages, "page_size": page_size}
     values |= {"softmax_scale": 0.1, "q_scale": 1.0, "kv_scale": 1.0, "out_scale": 1.0, "causal": 1, "max_splits": 1}
     return Problem(**values)

@@ -30,7 +30,8 @@ ADDED = {row.payload: row.added for row in rows()}
 PAGE = ROOT / "docs" / "benchmarks" / "wheels.md"
 FIRST_RESULT = """
 import mla_kernels as mla, torch
-q, cache = torch.randn(2, 1, 16, 576).bfloat16(), torch.randn(8, 64, 576).bfloat16()
+from mla_kernels.formats import HEAD_DIM
+q, cache = torch.randn(2, 1, 16, HEAD_DIM).bfloat16(), torch.randn(8, 64, HEAD_DIM).bfloat16()
 table, lengths = torch.randperm(8).int().view(2, 4), torch.tensor([256, 100], dtype=torch.int32)
 out, lse = mla.decode(q, cache, table, lengths, softmax_scale=0.1)
 assert out.isfinite().all()

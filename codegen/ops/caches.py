@@ -22,7 +22,7 @@ MERGE_STATES = Op(
             "float32",
             ("num_states", "num_tokens", "num_heads"),
             ("n", "t", "h"),
-            doc="Natural logarithms.",
+            doc="Natural logarithms; a state with -inf or +inf is empty, and adds nothing.",
         ),
         Tensor(
             "counts",
@@ -57,6 +57,16 @@ MERGE_STATES = Op(
     summary="Merge partial attention results: ``lse = logsumexp_i lse_i``, ``out = sum_i exp(lse_i - lse) o_i``.",
 )
 
+POWER_OF_TWO_SCALES = Scalar(
+    "power_of_two_scales",
+    "int32",
+    "flag",
+    0,
+    doc="Whether the scales in the rows of an fp8_ds_mla cache are powers of two: the least one from"
+    " ``max(amax / 448, 1e-4)``, as vLLM and FlashMLA store it. By default a scale is ``amax / 448``, and that of a"
+    " group of zeros 2^-126. Refused for other caches.",
+)
+
 STORE_KV = Op(
     "store_kv",
     ("in_dtype", "kv_dtype", "d_qk", "d_v"),
@@ -89,6 +99,7 @@ STORE_KV = Op(
             doc="What one unit of an e4m3 element stands for; needed for e4m3, refused otherwise.",
         ),
     ),
+    (POWER_OF_TWO_SCALES,),
     selects=("latent", "kv_cache"),
     summary="Write new tokens into a KV cache, quantising where the cache is e4m3 or fp8_ds_mla.",
 )

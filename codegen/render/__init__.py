@@ -11,10 +11,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from codegen import render_abi, render_formats
 from codegen.load import digest
 from codegen.model import Arch, Matrix, Variant
-from codegen.render import cpp, distribution, pages, types
+from codegen.render import abi, cpp, distribution, formats, models, pages, types
 from codegen.render.registry import registry
 from codegen.signature import conversions, python
 
@@ -29,19 +28,22 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
     """Every generated file, as paths relative to ``generated/`` in posix form."""
     payloads = by_payload(matrix, variants)
     files = {
-        "include/mla/abi.h": _print("abi.h.j2", render_abi.context()),
+        "include/mla/abi.h": _print("abi.h.j2", abi.context()),
         "include/mla/traits.h": _print("traits.h.j2", {"enums": matrix.enums}),
-        "include/mla/bindings.h": _print("bindings.h.j2", render_abi.context()),
-        "include/mla/formats.h": _print("formats.h.j2", render_formats.context(matrix.formats)),
+        "include/mla/bindings.h": _print("bindings.h.j2", abi.context()),
+        "include/mla/formats.h": _print("formats.h.j2", formats.context(matrix.formats)),
         "include/mla/conversions.h": _print("conversions.h.j2", conversions.context()),
-        "abi_layout.cpp": _print("abi_layout.cpp.j2", render_abi.context()),
+        "abi_layout.cpp": _print("abi_layout.cpp.j2", abi.context()),
         "python/_launcher.pyi": _print("python/launcher.pyi.j2", python.context()),
         "python/api/signatures.py": _print("python/signatures.py.j2", python.context()),
         "python/kernels/ops.py": _print("python/kernels.py.j2", python.context()),
         "python/api/ops.py": _print("python/ops.py.j2", python.context()),
-        "python/_formats.py": _print("formats.py.j2", render_formats.context(matrix.formats)),
+        "python/_formats.py": _print("formats.py.j2", formats.context(matrix.formats)),
+        "python/_models.py": _print("models.py.j2", models.context(matrix)),
         "python/_types.py": _print("types.py.j2", types.names(matrix)),
         "VARIANTS.md": _print("VARIANTS.md.j2", pages.listing(matrix, payloads)),
+        "SUPPORT.md": _print("SUPPORT.md.j2", pages.support(matrix, payloads)),
+        "MODELS.md": _print("MODELS.md.j2", models.page(matrix, variants)),
         "provenance.json": _text({"matrix_sha256": matrix.sha256, "templates_sha256": digest(TEMPLATES, "*.j2")}),
     }
     for payload, members in payloads.items():

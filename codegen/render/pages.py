@@ -1,11 +1,13 @@
-"""The template context of ``VARIANTS.md``, and how its cells and the command line say what a variant accepts."""
+"""The template contexts of ``VARIANTS.md`` and ``SUPPORT.md``, and how its cells and the command line say what a variant accepts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from codegen.model import Allow, Box, Matrix, Values, Variant, text_of
+from codegen.model import Allow, Box, Matrix, Range, Values, Variant, text_of, within
+
+_ATTENTION = ("decode", "sparse_decode", "sparse_prefill")
 
 
 def listing(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[str, Any]:
@@ -35,6 +37,32 @@ def listing(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[s
             for tables in by_table.values()
         ],
     }
+
+
+def support(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[str, Any]:
+    """What each arch serves: a row for each attention op and each group of cache formats with the same limits."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for arch in matrix.archs.values():
+        for op in _ATTENTION:
+            for kv_dtype in matrix.domains["kv_dtype"]:
+                members = [
+                    variant
+                    for variant in payloads.get(arch.payload, ())
+                    if (variant.arch, variant.op) == (arch.name, op) and dict(variant.baked)["kv_dtype"] == kv_dtype
+                ]
+                if members:
+                    limits = (_widest(members, name) for name in ("page_size", "num_heads", "q_len"))
+                    groups.setdefault((arch.hardware, op, *limits), []).append(str(kv_dtype))
+    return {"rows": [(hardware, op, formats, *limits) for (hardware, op, *limits), formats in groups.items()]}
+
+
+def _widest(variants: Sequence[Variant], name: str) -> str:
+    """What any of the variants accepts: the widest of their values, where that holds all others."""
+    accepted = [dict(variant.accepts)[name] for variant in variants if name in dict(variant.accepts)]
+    for values in accepted:
+        if all(within(other, values) for other in accepted):
+            return "any" if values == Range(1, None, 1) else text_of(values)
+    return "; ".join(dict.fromkeys(map(text_of, accepted))) or "-"
 
 
 def box_text(matrix: Matrix, box: Box) -> str:

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from codegen import formats
+
 FORMATS = tomllib.loads((Path(__file__).parents[1] / "matrix" / "formats.toml").read_text(encoding="utf-8"))
-LATENT: int = FORMATS["default_widths"]["latent"]
-ROPE: int = FORMATS["default_widths"]["rope"]
+CACHES = formats.parse(FORMATS)
+LATENT, ROPE = CACHES.latent, CACHES.rope
 HEAD_DIM = LATENT + ROPE
 WIDTHS = {"mla": HEAD_DIM, "latent": LATENT, "rope": ROPE, "d_v": LATENT}
 """Rows whose extent the format of the op's cache gives, and what they have by default."""
-TOKEN_BYTES: dict[str, int] = {row["name"]: row["token_bytes"] for row in FORMATS["format"]}
+BYTE_ROWS = {row.name: row.token_bytes for row in CACHES.rows if row.is_bytes}
+"""The formats whose cache is an array of bytes, and the bytes of a token."""
 
 CType = Literal["pointer", "int64", "int32", "float"]
 SIZE: dict[CType, int] = {"pointer": 8, "int64": 8, "int32": 4, "float": 4}

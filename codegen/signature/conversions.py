@@ -63,6 +63,18 @@ CONVERSIONS = (
         given=("indices", "out_latent", "out_latent_stride_row", "out_rope", "out_rope_stride_row", "num_rows"),
         takes_all=False,
     ),
+    Conversion(
+        "as_extra",
+        "The same with the extra cache, and what is selected of it, in place of the first.",
+        "sparse_decode",
+        "sparse_decode",
+        renamed={
+            field.name.removeprefix("extra_"): field.name
+            for field in abi.OP["sparse_decode"].fields
+            if field.name.startswith("extra_")
+        },
+        takes_all=False,
+    ),
 )
 
 

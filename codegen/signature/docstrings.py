@@ -7,6 +7,14 @@ import textwrap
 from codegen.signature.arguments import Op, Tensor
 
 _WIDTH = 116
+_COMMON = {
+    "workspace : uint8 tensor, optional": "At least ``kernel.workspace_size(...)`` bytes; allocated unless given.",
+    "stream : int, optional": "The address of a CUDA stream; by default the current stream of the framework. It has no"
+    " effect on a CPU.",
+    "check : bool": "Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always"
+    " does.",
+}
+"""What the functions of all ops take."""
 
 
 def lines(op: Op) -> list[str]:
@@ -20,14 +28,18 @@ def lines(op: Op) -> list[str]:
             "plan", "Plan, optional", f"From ``kernel.plan({op.plans})``; made for this call unless given."
         )
     for option in op.options:
-        result += _entry(option.name, "str, optional", option.doc)
+        result += _entry(option.name, "str or dtype, optional", option.doc)
     for scalar in op.scalars:
         result += _entry(scalar.name, scalar.python, scalar.doc)
     for tensor in op.outputs:
-        left_out = "``False`` leaves it out." if tensor.made == "unless_false" else ""
+        left_out = (
+            "``False`` leaves it out; ``True`` allocates it, as None does." if tensor.made == "unless_false" else ""
+        )
         result += _entry(tensor.name, f"{_described(tensor)}, optional", left_out)
         if tensor.made == "on_request":
             result += _entry(f"return_{tensor.name}", "bool", f"Whether to allocate and return ``{tensor.name}``.")
+    for argument, doc in _COMMON.items():
+        result += [argument, *_indented(doc)]
     if op.outputs:
         result += ["", "Returns", "-------"]
     for tensor in op.outputs:
@@ -46,4 +58,8 @@ def _described(tensor: Tensor) -> str:
 
 
 def _entry(name: str, kind: str, doc: str) -> list[str]:
-    return [f"{name} : {kind}", *textwrap.wrap(doc, _WIDTH, initial_indent="    ", subsequent_indent="    ")]
+    return [f"{name} : {kind}", *_indented(doc)]
+
+
+def _indented(doc: str) -> list[str]:
+    return textwrap.wrap(doc, _WIDTH, initial_indent="    ", subsequent_indent="    ")

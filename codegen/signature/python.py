@@ -6,9 +6,9 @@ from typing import Any
 
 from codegen import abi
 from codegen.signature import docstrings, schemas
-from codegen.signature.arguments import HEAD_DIM, LATENT, ROPE, TOKEN_BYTES, Op, Scalar, Tensor
+from codegen.signature.arguments import BYTE_ROWS, HEAD_DIM, LATENT, ROPE, Op, Scalar, Tensor
 
-_WIDTHS = {"latent": LATENT, "rope": ROPE, "head_dim": HEAD_DIM, "ds_mla_bytes": TOKEN_BYTES["fp8_ds_mla"]}
+_WIDTHS = {"latent": LATENT, "rope": ROPE, "head_dim": HEAD_DIM, "byte_rows": BYTE_ROWS}
 _ALLOCATED = {"float32": '"fp32"', "int32": '"int32"'}
 _COMMON = {"workspace": "Tensor | None = None", "stream": "int | None = None", "check": "bool = False"}
 """What the functions of all ops take."""
@@ -41,7 +41,7 @@ def _op(op: Op) -> dict[str, Any]:
 
 def _public(op: Op) -> dict[str, Any]:
     """The function of an op that callers see."""
-    options = [f"{option.name}: str | None = None" for option in op.options]
+    options = [f"{option.name}: DTypeLike | None = None" for option in op.options]
     scalars = [_scalar(scalar) for scalar in op.scalars]
     return {
         "public": _parameters(op, [*options, *scalars]),
@@ -164,6 +164,8 @@ def _reads(op: Op) -> str:
 def _is_missing(tensor: Tensor) -> str:
     if tensor.made == "on_request":
         return f"{tensor.name} is None and return_{tensor.name}"
+    if tensor.made == "unless_false":
+        return f"{tensor.name} is None or {tensor.name} is True"
     return f"{tensor.name} is None"
 
 

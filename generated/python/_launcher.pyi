@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "9a1763c78cdc03f7"
+ABI_HASH: Final = "1d8cb9233d8871bc"
 OPS: Final[dict[str, tuple[str, ...]]]
 """The launch's arguments of each op in order: tensors, then scalars."""
 
@@ -41,7 +41,11 @@ class Payload:
         """The names of the variants."""
 
     def kernel(
-        self, name: str, traits: Mapping[str, str | int], limits: Mapping[str, tuple[int, int, int]], device: str
+        self,
+        name: str,
+        traits: Mapping[str, str | int],
+        limits: Mapping[str, tuple[int, int, int] | tuple[int, int, int, bool]],
+        device: str,
     ) -> Kernel:
         """A variant with what it accepts.
 
@@ -53,7 +57,8 @@ class Payload:
             What is baked into the variant: the dtypes of the op's tensors, and the widths ``d_qk`` and ``d_v`` where they
             are not the default ones. ``{"q_dtype": "bf16", ...}``; other traits are ignored.
         limits : Mapping[str, tuple[int, int, int]]
-            Minimum, maximum and step of dimensions and integer scalars; one that is missing is not limited.
+            Minimum, maximum and step of dimensions and integer scalars; one that is missing is not limited. A fourth
+            element says whether a plan sets them: an argument of another extent is then refused by the name ``plan``.
         device : str
             ``"cpu"`` or ``"cuda"``.
         """
@@ -194,6 +199,7 @@ class StoreKvLaunch(Protocol):
         kv_cache: Packed,
         slot_mapping: Tensor,
         scale: Tensor | None,
+        power_of_two_scales: bool,
         plan: Tensor | None,
         workspace: Tensor | None,
         stream: int | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "9a1763c78cdc03f7"
+ABI_HASH = "1d8cb9233d8871bc"
 STATUSES = (
     "ok",
     "dtype",

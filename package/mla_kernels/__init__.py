@@ -46,10 +46,23 @@ _HOMES = {
     "resolve.search": ("variants",),
     "version": ("__version__",),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "InvalidArgumentError",
+    "MlaError",
+    "PayloadError",
+    "VariantNotFoundError",
+    "errors",
+    *(name for name in _HOME_OF if name != "__version__"),
+]
 
 
 def __getattr__(name: str) -> object:
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(import_module(f"mla_kernels.{home}"), name))
+    return globals().setdefault(name, getattr(import_module(f"mla_kernels.{_HOME_OF[name]}"), name))
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__")), "__version__"])

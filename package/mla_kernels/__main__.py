@@ -1,4 +1,4 @@
-"""``python -m mla_kernels``."""
+"""``python -m mla_kernels``: the same as ``mla-kernels``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Every error this package raises, one class a cause; each says what, why and what would be accepted."""
+"""Every error that this package raises, one class per cause; each says what was refused and what is accepted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ class InvalidArgumentError(MlaError, ValueError):
 
     Attributes
     ----------
-    argument, got, accepts : str
-        The argument's name, what it was, and what would have been accepted.
+    argument : str
+        The name of the argument.
+    got : str
+        What it was.
+    accepts : str
+        What would have been accepted.
     """
 
     def __init__(self, argument: str, got: str, accepts: str) -> None:

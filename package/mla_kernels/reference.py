@@ -168,7 +168,8 @@ def merge_states(
     Parameters
     ----------
     o : [num_states, num_tokens, num_heads, head_dim]
-    lse : [num_states, num_tokens, num_heads]; a state whose lse is -inf adds nothing, whatever its ``o`` holds
+    lse : [num_states, num_tokens, num_heads]; a state whose lse is -inf or +inf is empty and adds nothing, whatever its
+        ``o`` holds
     counts : int32 [num_tokens], how many leading states of a token count
 
     Returns
@@ -176,7 +177,7 @@ def merge_states(
     out : [num_tokens, num_heads, head_dim]
     lse : [num_tokens, num_heads]
     """
-    absent = torch.isneginf(lse)
+    absent = torch.isinf(lse)
     if counts is not None:
         state = torch.arange(len(o), device=o.device)
         absent = absent | (state[:, None] >= counts)[:, :, None]
@@ -187,7 +188,15 @@ def merge_states(
     return out, merged
 
 
-def store_kv(latent: Tensor, rope: Tensor, kv_cache: Packed, slot_mapping: Tensor, scale: Tensor | None = None) -> None:
+def store_kv(
+    latent: Tensor,
+    rope: Tensor,
+    kv_cache: Packed,
+    slot_mapping: Tensor,
+    scale: Tensor | None = None,
+    *,
+    power_of_two_scales: bool = False,
+) -> None:
     """Write one cache row per token, quantising as the cache asks; a negative slot is skipped.
 
     Parameters
@@ -197,10 +206,11 @@ def store_kv(latent: Tensor, rope: Tensor, kv_cache: Packed, slot_mapping: Tenso
     kv_cache : written; e4m3 holds value / scale, ``fp8_ds_mla`` its own scale (amax / 448) per 128 columns
     slot_mapping : int64 [num_tokens], global slots
     scale : float32 [1], for an e4m3 cache only
+    power_of_two_scales : round the scales in rows up, to ``2 ** ceil(log2(max(amax / 448, 1e-4)))``
     """
     keep = slot_mapping >= 0
     latent, rope, slots = latent[keep], rope[keep], slot_mapping[keep].long()
-    write_rows(kv_cache, slots, latent, rope, scale)
+    write_rows(kv_cache, slots, latent, rope, scale, power_of_two_scales=power_of_two_scales)
 
 
 def gather_kv(kv_cache: Packed, indices: Tensor, *, out_dtype: str = "bf16", kv_scale: float = 1.0) -> Tensor:

@@ -19,6 +19,9 @@ _TYPES = {
 }
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _MAX = {"e4m3": 448.0, "e2m1": 6.0}
+_FLOAT32 = torch.finfo(torch.float32)
+_POWERS_OF_TWO = (2.0**-13, 2.0**127)
+"""Scales that are powers of two lie between these: vLLM and FlashMLA round ``max(amax / 448, 1e-4)`` up."""
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """The magnitude of each code of 4 bits; the highest bit is the sign, and two codes share a byte, the low half first."""
 
@@ -57,7 +60,15 @@ def read_rows(kv_cache: Packed, slots: Tensor, kv_scale: float, dtype: torch.dty
     return torch.cat([latent * factors.repeat_interleave(form.scale_group, -1), rope], -1)
 
 
-def write_rows(kv_cache: Packed, slots: Tensor, latent: Tensor, rope: Tensor, scale: Tensor | None) -> None:
+def write_rows(
+    kv_cache: Packed,
+    slots: Tensor,
+    latent: Tensor,
+    rope: Tensor,
+    scale: Tensor | None,
+    *,
+    power_of_two_scales: bool = False,
+) -> None:
     """Write tokens to global slots [n], quantised as the format asks; ``scale`` is that of the whole cache."""
     form = format_of(kv_cache)
     if isinstance(kv_cache, tuple) or not form.is_bytes:
@@ -67,7 +78,7 @@ def write_rows(kv_cache: Packed, slots: Tensor, latent: Tensor, rope: Tensor, sc
             stored = part if scale is None else encoded(part.float() / scale.float(), form.latent_type)
             _bytes_or_elements(pool)[slots // pool.shape[1], slots % pool.shape[1]] = stored
         return
-    codes, scales = quantised(latent, form)
+    codes, scales = quantised(latent, form, power_of_two_scales=power_of_two_scales)
     row_place, scale_place = _places(kv_cache.view(torch.uint8), slots, form)
     row = torch.cat([codes, encoded(rope, form.rope_type)], -1)
     if form.scale_place == "row":
@@ -77,13 +88,15 @@ def write_rows(kv_cache: Packed, slots: Tensor, latent: Tensor, rope: Tensor, sc
         scale_place[0][scale_place[1]] = scales
 
 
-def quantised(latent: Tensor, form: CacheFormat) -> tuple[Tensor, Tensor]:
+def quantised(latent: Tensor, form: CacheFormat, *, power_of_two_scales: bool = False) -> tuple[Tensor, Tensor]:
     """Bytes of the elements and of the scales of tokens [n, latent]: a scale is the largest magnitude of its group."""
     groups = latent.float().reshape(len(latent), latent.shape[1] // form.scale_group, form.scale_group)
     scales = groups.abs().amax(-1, keepdim=True) / _MAX[form.latent_type]
-    scales = torch.where(scales == 0, torch.ones_like(scales), scales)
-    if form.scale_type == "e8m0":
-        scales = torch.exp2(scales.log2().ceil())
+    if power_of_two_scales or form.scale_type == "e8m0":
+        bits = scales.clamp(*_POWERS_OF_TWO).view(torch.int32)
+        scales = ((bits + 0x7FFFFF) & -0x800000).view(torch.float32)  # the mantissa rounds up into the exponent
+    else:
+        scales = scales.clamp(_FLOAT32.tiny, _FLOAT32.max)
     stored = encoded(scales.flatten(1), form.scale_type)
     codes = encoded((groups / scales).flatten(1), form.latent_type)
     padding = stored.new_zeros(len(latent), form.scale_bytes - stored.shape[1])

@@ -14,6 +14,9 @@ Tensor: TypeAlias = Any
 Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 """Rows of latent and rope: one tensor ``[..., 576]``, or two, ``[..., 512]`` and ``[..., 64]``."""
 
+DTypeLike: TypeAlias = Any
+"""An element type: a name of ours such as ``bf16``, torch's or NumPy's name, or their dtype itself."""
+
 _NAME = {
     "float32": "fp32",
     "float16": "fp16",
@@ -39,6 +42,25 @@ def dtype_name(argument: str, tensor: Tensor) -> str:
     if stored not in _NAME:
         raise DTypeError(argument, stored, ", ".join(_NAME))
     return _NAME[stored]
+
+
+def element_name(dtype: DTypeLike) -> Any:
+    """The name here of an element type of torch or NumPy; anything else, such as None, passes as it is.
+
+    Parameters
+    ----------
+    dtype : str or dtype
+        ``"bfloat16"``, ``torch.bfloat16``, ``numpy.float16``, ``numpy.dtype("float16")`` or ``ml_dtypes.bfloat16``.
+    """
+    if not isinstance(dtype, str):
+        stated = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype
+        return _NAME.get(str(stated).rpartition(".")[2], dtype)
+    return _NAME.get(dtype.removeprefix("torch."), dtype)
+
+
+def stored_name(dtype: str) -> str:
+    """What torch and NumPy call an element type, such as ``bfloat16`` for ``bf16``."""
+    return _STORED[dtype]
 
 
 def cache_format(argument: str, cache: Packed) -> CacheFormat:

@@ -76,7 +76,7 @@ def test_refusals(bench, arguments, part):
     assert len(done.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(("missing", "option"), [("matplotlib", "--plot=x.png"), ("rich", "--batch=1")])
+@pytest.mark.parametrize(("missing", "option"), [("matplotlib", "--plot=x.png"), ("torch", "--batch=1")])
 def test_what_is_missing_is_said_before_measuring(bench, monkeypatch, missing, option):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.setattr("benchmarks.command._cpu", lambda options: pytest.fail("measured"))

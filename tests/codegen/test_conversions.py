@@ -11,7 +11,7 @@ from codegen.model import MatrixError
 from codegen.signature.arguments import Scalar
 from codegen.signature.conversions import CONVERSIONS, assignments
 
-AS_DECODE, AS_GATHER = CONVERSIONS
+AS_DECODE, AS_GATHER, AS_EXTRA = CONVERSIONS
 SOFT_CAP = Scalar("logits_soft_cap", "float", "finite", 0.0)
 
 
@@ -28,6 +28,21 @@ def test_what_a_gather_is_given_and_what_it_copies():
     values = assignments(AS_GATHER)
     assert (values["indices"], values["num_rows"], values["kv_scale"]) == ("indices", "num_rows", "1")
     assert values["kv_rope_stride_page"] == "problem.kv_rope_stride_page"
+
+
+def test_the_extra_cache_stands_where_the_first_was():
+    values = assignments(AS_EXTRA)
+    for name in (
+        "kv_latent",
+        "kv_rope_stride_page",
+        "indices_stride_s",
+        "topk_length",
+        "num_pages",
+        "page_size",
+        "topk",
+    ):
+        assert values[name] == f"problem.extra_{name}"
+    assert (values["q_latent"], values["attn_sink"]) == ("problem.q_latent", "problem.attn_sink")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from codegen.edit.remove import remove
 from codegen.load import MATRIX, load
 from codegen.model import MatrixError
 from codegen.render import render
-from codegen.render_formats import fields
+from codegen.render.formats import fields
 from codegen.validate import checked
 from tests.support.formats import NEXT, with_next
 
@@ -83,8 +83,22 @@ def test_a_format_of_a_next_model_needs_a_row_and_its_header_compiles(extended, 
     assert compile_header(source, tmp_path / "include").returncode != 0, "there is no such row"
 
 
-def compile_header(source: Path, include: Path) -> subprocess.CompletedProcess[str]:
-    command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{include}", f"-I{CSRC}"]
+@pytest.mark.parametrize("payload", ["cpu", "sm90", "sm100"])
+def test_no_kernel_claims_a_format_that_it_was_not_written_for(extended, tmp_path, payload):
+    matrix = load(extended)
+    files = render(matrix, checked(matrix))
+    for name in ("include/mla/formats.h", "include/mla/traits.h", f"{payload}/allowed.h"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[name])
+    source = tmp_path / "checks.cpp"
+    source.write_text(f'#include "{payload}/allowed.h"\n#include "mla/formats.h"\nint main() {{}}\n')
+    compiled = compile_header(source, tmp_path / "include", f"-I{tmp_path}")
+    assert compiled.returncode == 0, compiled.stderr
+
+
+def compile_header(source: Path, include: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{include}", f"-I{CSRC}", *flags]
     return subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
 
 
@@ -168,6 +182,27 @@ def test_a_row_of_a_format_is_added_and_removed_by_its_widths(extended):
         add({**point, "d_v": 512}, extended)
 
 
+WIDER = """
+[[format]]
+name = "bf16"
+d_v = 576
+latent = { columns = 512, type = "bf16" }
+rope = { columns = 64, type = "bf16" }
+token_bytes = 1152
+"""
+"""A value of all columns, which the tensor of a cache does not show."""
+
+SHORT = """
+[[format]]
+name = "fp8_short"
+latent = { columns = 512, type = "e4m3" }
+scales = { type = "fp32", group = 128, place = "row" }
+rope = { columns = 24, type = "bf16" }
+token_bytes = 576
+"""
+"""A cache of bytes as wide as one of e4m3."""
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
@@ -181,6 +216,8 @@ def test_a_row_of_a_format_is_added_and_removed_by_its_widths(extended):
         ("token_bytes = 656", "token_bytes = 656\npage_multiple = 0", "page_multiple is 1 or more"),
         ('name = "fp16"', 'name = "bf16"', "has the same name and widths"),
         ("latent = 512\nrope = 64", "latent = 256\nrope = 64", "no format has the default widths 256 and 64"),
+        ("token_bytes = 656", f"token_bytes = 656\n{WIDER}", "a tensor of bf16 and 576 columns is also one of"),
+        ("token_bytes = 656", f"token_bytes = 656\n{SHORT}", "a tensor of uint8 and 576 columns is also one of"),
         ('rope = { columns = 64, type = "fp16" }', 'rope = { columns = 64, type = "bf16" }', "without scales beside"),
     ],
 )

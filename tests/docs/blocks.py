@@ -6,7 +6,8 @@ On every page of the documentation, in README.md and in CONTRIBUTING.md
 * ``sh`` blocks hold commands, one a line or joined by ``&&``;
 * a ``text`` block with the title "Output" stands directly below the block that prints it, and every python block that
   prints has one. Of a block that raises it is the end of the traceback. ``...`` stands for any text;
-* a python block with a title of ``test_pages.NEEDS`` runs only where that need is met;
+* a python block with a title of ``test_pages.NEEDS`` runs only where that need is met, and one that calls another
+  library, "Before (NAME)", never: only its imports are checked;
 * a block with a path as its title, on a page that ``test_guide`` follows, is a file, or in a ``diff`` a change to one;
 * no other language is used.
 """

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
+import os
 import re
 import shlex
 import subprocess
 import sys
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import mla_kernels as mla
@@ -28,16 +31,18 @@ GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md", DOCS
 """Their blocks write files, build wheels and upload them: ``tests/packaging/build/test_guide.py`` follows the first two
 in a clean clone, and ``nox -s rehearse`` the last."""
 
+BEFORE = re.compile(r"Before \((FlashMLA|FlashInfer|SGLang|sgl_kernel|vLLM)\)")
+"""Titles of blocks that call another library; what they import is checked where that library is installed."""
+
 HERE = [block for page, found in BLOCKS.items() for block in found if page not in GUIDES]
-PYTHON = [block for block in HERE if block.language == "python"]
+PEERS = [block for block in HERE if BEFORE.fullmatch(block.title)]
+PYTHON = [block for block in HERE if block.language == "python" and block not in PEERS]
 SHELL = [block for block in HERE if block.language == "sh"]
 
 NOT_RUN = {
-    "pip install mla-kernels": "installs from PyPI",
-    "pip install 'mla-kernels[torch,cli]'": "installs from PyPI",
-    "pip install 'mla-kernels[sm90]'": "installs from PyPI",
-    "pip install 'mla-kernels[sm100]'": "installs from PyPI",
-    "pip install 'mla-kernels[all]'": "installs from PyPI",
+    "pip install dist/*.whl torch": "installs what the line above it builds",
+    "python3 -m venv .venv": "makes an environment",
+    ". .venv/bin/activate": "changes the shell",
     "python3 -m pip install nox": "installs from PyPI",
     "vllm serve MODEL --attention-backend CUSTOM --kv-cache-dtype fp8_ds_mla": "needs vLLM, as the page says",
 }
@@ -71,7 +76,8 @@ def surroundings(page: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def pages() -> dict[Path, Page]:
-    return {page: Page(found, surroundings(page)) for page, found in BLOCKS.items()}
+    ours = {page: [block for block in found if block not in PEERS] for page, found in BLOCKS.items()}
+    return {page: Page(found, surroundings(page)) for page, found in ours.items()}
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +93,17 @@ def test_python(block, pages):
         pages[block.page].skip(block)
         pytest.skip(reason)
     pages[block.page].run(block)
+
+
+@pytest.mark.parametrize("block", PEERS, ids=lambda block: block.id)
+def test_imports_of_another_library(block):
+    """Such a block is compiled, and its imports are resolved where the library is installed."""
+    imports = [node for node in ast.parse(block.text).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    named = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports]
+    assert named
+    if lacking := [name for name in map(str, named) if find_spec(name.partition(".")[0]) is None]:
+        pytest.skip(f"needs {', '.join(lacking)}")
+    exec(compile(ast.Module(list(imports), []), block.page, "exec"), {})
 
 
 def commands(block: Block) -> list[str]:
@@ -108,16 +125,19 @@ def run(command: str, sessions: set[str]) -> str | None:
     if nox := NOX.fullmatch(command):
         assert set(nox["sessions"].split()) <= sessions, command
         return None
-    python, *arguments = shlex.split(command)
+    words = shlex.split(command.partition(" > ")[0])  # a file of the reader's is not written
+    python, *arguments = ["python", "-m", "mla_kernels", *words[1:]] if words[0] == "mla-kernels" else words
     assert [python, *arguments[:2]] == ["python", "-m", "mla_kernels"], f"no test runs: {command}"
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=300)
+    piped = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    line = [sys.executable, *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300, env=piped)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_languages_and_sessions(page, sessions):
-    shown = [block for block in BLOCKS[page] if block != REFUSAL and not (page in GUIDES and block.title)]
+    shown = [block for block in BLOCKS[page] if block not in (REFUSAL, *PEERS) and not (page in GUIDES and block.title)]
     assert {block.language for block in shown} <= {"python", "sh"}
     assert {block.title for block in shown} <= {"", *NEEDS}
     for command in INLINE_NOX.findall(page.read_text(encoding="utf-8")):
@@ -152,16 +172,30 @@ def test_docstrings():
         assert failed == 0, name
 
 
-def test_refusals_are_those_of_the_package():
-    """The last list of install.md quotes messages, before the first capital."""
+TROUBLES = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+
+
+def test_messages_that_depend_on_the_machine_are_those_of_the_package():
+    """The table quotes, in its first column, messages that no block can raise everywhere."""
     kinds = ("mla_kernels/**/*.py", "csrc/launcher/**/*.cpp")
     sources = [path for kind in kinds for path in sorted((ROOT / "package").glob(kind))]
     said = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in sources)
-    section = (DOCS / "install.md").read_text(encoding="utf-8").partition("What a refusal means")[2]
-    items = re.findall(r"^- (`.*?) [A-Z]", section, re.MULTILINE)
-    quoted = [text for item in items for text in re.findall(r"`([^`]+)`", item)]
-    assert len(quoted) > 10
+    quoted = re.findall(r"^\| `([^`]+)` \|", TROUBLES.partition("## GPU, driver and payloads")[2], re.MULTILINE)
+    assert len(quoted) > 8
     assert [text for text in quoted if text not in said] == []
+
+
+def test_every_class_of_errors_has_a_heading():
+    bases = {mla.errors.MlaError, mla.errors.InvalidArgumentError}
+    classes = {name for name, kind in vars(mla.errors).items() if isinstance(kind, type) and kind not in bases}
+    assert classes <= set(re.findall(r"^### (\w+)$", TROUBLES, re.MULTILINE))
+
+
+def test_environment_variables_are_those_that_the_page_lists():
+    listed = set(re.findall(r"`(MLA_KERNELS_\w+)`", (DOCS / "install.md").read_text(encoding="utf-8")))
+    paths = [ROOT / "noxfile.py", *(path for name in ("ci", "package", "tests") for path in (ROOT / name).rglob("*"))]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.suffix in {".cpp", ".h", ".py"}]
+    assert listed == {name for text in texts for name in re.findall(r"\bMLA_KERNELS_[A-Z]+(?:_[A-Z]+)*", text)}
 
 
 SOURCE = re.compile(r"`([\w/]+\.(?:cuh|cu|h|cpp))`")

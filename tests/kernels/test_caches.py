@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from mla_kernels import reference
+from mla_kernels import errors, reference
 from torch import Tensor
 
 from tests.support import memory
@@ -31,15 +31,17 @@ def scale_of(variant: Row, value: float = 0.0137) -> Tensor | None:
     return torch.tensor([value], device=variant.device) if variant.kv_dtype == "e4m3" else None
 
 
-def check_store(variant: Row, latent: Tensor, rope: Tensor, slots: Tensor, pages: tuple[int, int]) -> None:
+def check_store(
+    variant: Row, latent: Tensor, rope: Tensor, slots: Tensor, pages: tuple[int, int], *, powers: bool = False
+) -> None:
     """Check that the whole buffer, guard zones too, is what the reference makes of it."""
     import mla_kernels as mla
 
     got, want = pool(variant, *pages), pool(variant, *pages)
     slots, scale = slots.to(variant.device), scale_of(variant)
     with unchanged(latent, rope, slots, scale):
-        mla.store_kv(latent, rope, got.view, slots, scale=scale)
-    reference.store_kv(latent, rope, want.view, slots, scale)
+        mla.store_kv(latent, rope, got.view, slots, scale=scale, power_of_two_scales=powers)
+    reference.store_kv(latent, rope, want.view, slots, scale, power_of_two_scales=powers)
     assert_same_bytes("cache and its surroundings", got.buffer, want.buffer)
 
 
@@ -59,7 +61,7 @@ def test_store_magnitudes(variant: Row, deviation: float) -> None:
     check_store(variant, *tokens(variant, 33, deviation=deviation), torch.arange(33), (3, 16))
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+@pytest.mark.op("store_kv")
 def test_store_zeros_and_signed_zeros(variant: Row) -> None:
     latent, rope = tokens(variant, 4)
     latent[0], rope[0] = 0.0, 0.0
@@ -130,21 +132,81 @@ def test_store_keeps_nan(variant: Row) -> None:
 
 @pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
 def test_store_scale_is_amax_over_448(variant: Row) -> None:
+    """The scale of a group of zeros is the least normal number, so that no reader divides by zero or multiplies NaN."""
+    latent, scales = stored_scales(variant)
+    want = (groups(latent).abs().amax(-1) / 448).clamp(min=2.0**-126)
+    assert torch.equal(scales, want)
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+def test_store_power_of_two_scales(variant: Row) -> None:
+    """They are what vLLM and FlashMLA store: ``2 ** ceil(log2(max(amax / 448, 1e-4)))``, 2^-13 for zeros."""
+    latent, scales = stored_scales(variant, power_of_two_scales=True)
+    amax = groups(latent).abs().amax(-1).double()
+    assert torch.equal(scales.double(), torch.exp2((amax / 448).clamp(min=1e-4).log2().ceil()))
+    by_hand = {336.0: 1.0, 448.0: 1.0, 450.0: 2.0, 224.0: 0.5, 0.0: 2**-13, 0.01: 2**-13}
+    for largest, want in by_hand.items():
+        latent = torch.zeros(1, 512, dtype=latent.dtype, device=variant.device)
+        latent[0, 200] = -largest
+        assert stored_scales(variant, latent, power_of_two_scales=True)[1].tolist() == [[2**-13, want, *[2**-13] * 2]]
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 60.0, 5000.0])
+def test_store_with_power_of_two_scales(variant: Row, deviation: float) -> None:
+    latent, rope = tokens(variant, 33, deviation=deviation)
+    latent[0], latent[1, 128:256], latent[2, 7] = 0.0, -0.0, torch.inf
+    check_store(variant, latent, rope, torch.arange(33), (3, 16), powers=True)
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+def test_power_of_two_scales_make_rows_exact_in_bf16(variant: Row) -> None:
+    """Code times scale is a bf16 number, so gathering rounds nothing; with scales of any value it must round."""
     import mla_kernels as mla
 
-    latent, rope = tokens(variant, 5)
-    latent[2, 128:256], latent[4, :128] = 0.0, -0.0
-    cache = torch.full((5, 1, 656), 0x55, dtype=torch.uint8, device=variant.device)
-    mla.store_kv(latent, rope, cache, torch.arange(5, device=variant.device))
-    scales = cache[:, 0, 512:528].clone().view(torch.float32)
-    amax = latent.float().view(5, 4, 128).abs().amax(-1)
-    want = amax / 448
-    filled = amax > 0
-    assert torch.equal(scales[filled], want[filled])
-    assert torch.isfinite(scales).all()
-    assert (scales != 0).all(), "a tile of zeros has any scale but 0, inf or NaN"
-    for zeros in (cache[2, 0, 128:256], cache[4, 0, :128]):
-        assert not (zeros & 0x7F).any()
+    latent, rope = tokens(variant, 64, deviation=3.0)
+    slots = torch.arange(64, device=variant.device)
+    exact = {}
+    for powers in (True, False):
+        cache = pool(variant, 4, 16).view
+        mla.store_kv(latent, rope, cache, slots, power_of_two_scales=powers)
+        got = mla.gather_kv(cache, slots.int(), out_dtype="bf16")[:, :512]
+        row = cache.reshape(64, 656)
+        codes, scales = row[:, :512].view(torch.float8_e4m3fn), row[:, 512:528].clone().view(torch.float32)
+        want = codes.double().view(64, 4, 128) * scales.double()[..., None]
+        exact[powers] = torch.equal(got.double(), want.flatten(1))
+    assert exact == {True: True, False: False}
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+def test_power_of_two_scales_are_refused_without_scales_in_rows(variant: Row) -> None:
+    import mla_kernels as mla
+
+    latent, rope = tokens(variant, 2)
+    slots = torch.arange(2, device=variant.device)
+    with pytest.raises(
+        errors.UnsupportedError, match=r"power_of_two_scales: got True; accepts False for a cache that is not"
+    ):
+        mla.store_kv(latent, rope, pool(variant, 1, 4).view, slots, scale=scale_of(variant), power_of_two_scales=True)
+
+
+def groups(latent: Tensor) -> Tensor:
+    return latent.float().view(len(latent), 4, 128)
+
+
+def stored_scales(variant: Row, latent: Tensor | None = None, **options: bool) -> tuple[Tensor, Tensor]:
+    """Tokens, some groups of which are zeros, and the scales [tokens, 4] that are stored with them."""
+    import mla_kernels as mla
+
+    if latent is None:
+        latent = tokens(variant, 5)[0]
+        latent[2, 128:256], latent[4, :128] = 0.0, -0.0
+    rope = torch.zeros(len(latent), 64, dtype=latent.dtype, device=variant.device)
+    cache = torch.full((len(latent), 1, 656), 0x55, dtype=torch.uint8, device=variant.device)
+    mla.store_kv(latent, rope, cache, torch.arange(len(latent), device=variant.device), **options)
+    zeros = groups(latent) == 0
+    assert not (cache[:, 0, :512].view(-1, 4, 128)[zeros] & 0x7F).any()
+    return latent, cache[:, 0, 512:528].clone().view(torch.float32)
 
 
 @pytest.mark.op("store_kv")

@@ -9,7 +9,7 @@ import torch
 from mla_kernels import formats, reference, reference_rows
 from mla_kernels.formats import CacheFormat
 
-from codegen.render_formats import fields
+from codegen.render.formats import fields
 from tests.support.formats import with_next
 from tests.support.problems import generator, random
 

@@ -9,14 +9,14 @@ import pytest
 from tests.structure.imports import PACKAGE, ROOT, circles, graph, report
 
 LEVELS = (
-    ("errors", "version", "_types", "_formats", "_launcher"),
+    ("errors", "version", "_types", "_formats", "_models", "_launcher"),
     ("formats",),
     ("tensors", "reference_rows"),
     ("reference",),
     ("payloads",),
     ("devices",),
     ("kernels", "resolve"),
-    ("api",),
+    ("api", "models"),
     ("__init__",),
     ("compat",),
     ("backends", "diagnostics"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from mla_kernels.backends import flashmla_sparse
+from mla_kernels.formats import FORMATS
 from torch import Tensor
 
 from .model import HEADS, LATENT, NOPE, ROPE, SCALE, VOCABULARY, Layer, Model, V
@@ -89,9 +90,9 @@ class Engine:
         self.buffer = torch.full((MOST_TOKENS, topk), UNUSED_PAGE, dtype=torch.int32, device=device)
         self.layers = [self.make_layer(layer) for layer in model.layers]
         shape = flashmla_sparse.FlashMLASparseBackend.get_kv_cache_shape(PAGES, PAGE, 1, LATENT + ROPE, cache_dtype)
-        poison = torch.full(shape, 255, dtype=torch.uint8) if shape[-1] == 656 else torch.full(shape, torch.nan)
-        dtype = poison.dtype if shape[-1] == 656 else torch.bfloat16
-        self.caches = [poison.to(dtype).to(device).clone() for _ in model.layers]
+        in_bytes = cache_dtype in {form.name for form in FORMATS if form.is_bytes}
+        value, dtype = (0xFF, torch.uint8) if in_bytes else (torch.nan, torch.bfloat16)
+        self.caches = [torch.full(shape, value, dtype=dtype, device=device) for _ in model.layers]
         self.free = torch.randperm(PAGES, generator=torch.Generator().manual_seed(1)).tolist()
 
     def make_builder(self, config: Any) -> Any:

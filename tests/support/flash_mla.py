@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from mla_kernels import reference
 from mla_kernels.compat import flash_mla
+from mla_kernels.formats import HEAD_DIM, LATENT
 from torch import Tensor
 
 from . import memory
@@ -52,7 +53,7 @@ class FlashMla:
         return Decode(
             self.variant, lengths=self.lengths, num_heads=self.num_heads_q // self.num_heads_k, q_len=self.s_q,
             page_size=self.page_size, causal=self.causal, spare=self.spare, seed=self.seed,
-            softmax_scale=576**-0.5 if self.softmax_scale is None else self.softmax_scale,
+            softmax_scale=HEAD_DIM**-0.5 if self.softmax_scale is None else self.softmax_scale,
         )  # fmt: skip
 
     def reproduce(self) -> str:
@@ -62,15 +63,15 @@ class FlashMla:
     def given(self) -> Given:
         """Return the arguments on the variant's device, without metadata."""
         source, device, dtype = generator(self.seed), self.row.device, memory.DTYPES[self.row.q_dtype]
-        q = random(source, len(self.lengths), self.s_q, self.num_heads_q, 576, deviation=5.0).to(dtype).to(device)
-        values = random(source, sum(self.lengths), self.num_heads_k * 576, deviation=0.1).to(dtype)
+        q = random(source, len(self.lengths), self.s_q, self.num_heads_q, HEAD_DIM, deviation=5.0).to(dtype).to(device)
+        values = random(source, sum(self.lengths), self.num_heads_k * HEAD_DIM, deviation=0.1).to(dtype)
         pages = sum(self.heads.pages) + self.spare
         # A row of the pool is a token of every KV head. Beside strided rows lie others that nobody may read.
         heads = self.num_heads_k + 2 * self.strided
-        pool = memory.poisoned((pages, self.page_size, heads, 576), dtype, device)
+        pool = memory.poisoned((pages, self.page_size, heads, HEAD_DIM), dtype, device)
         k_cache = pool[:, :, int(self.strided) :][:, :, : self.num_heads_k]
         write_rows(
-            k_cache, torch.cat([torch.arange(0), *self.heads.slots]), values.unflatten(-1, (self.num_heads_k, 576))
+            k_cache, torch.cat([torch.arange(0), *self.heads.slots]), values.unflatten(-1, (self.num_heads_k, HEAD_DIM))
         )
         table = self.heads.block_table
         return {
@@ -78,7 +79,7 @@ class FlashMla:
             "k_cache": k_cache,
             "block_table": (memory.strided_copy(table) if self.strided else table).to(device),
             "cache_seqlens": torch.tensor(self.lengths, dtype=torch.int32, device=device),
-            "head_dim_v": 512,
+            "head_dim_v": LATENT,
             "softmax_scale": self.softmax_scale,
             "causal": self.causal,
         }
@@ -129,6 +130,13 @@ def ahead(problem: FlashMla, given: Given) -> Given:
     return {"tile_scheduler_metadata": meta, "num_splits": num_splits}
 
 
+def alone(problem: FlashMla, given: Given) -> Given:
+    """Pass the first result alone, as the object that FlashMLA 9241ae3 and vLLM 0.33 take it for."""
+    meta, _ = problem.metadata(given["cache_seqlens"])
+    assert isinstance(meta, flash_mla.FlashMLASchedMeta)
+    return {"tile_scheduler_metadata": meta, "num_splits": None}
+
+
 def copied(problem: FlashMla, given: Given) -> Given:
     """Pass slices of larger buffers into which the two tensors were copied, as callers with CUDA graphs do."""
     meta, num_splits = problem.metadata(given["cache_seqlens"])
@@ -142,7 +150,7 @@ def copied(problem: FlashMla, given: Given) -> Given:
     return {"tile_scheduler_metadata": persistent[:parts], "num_splits": splits[:batch]}
 
 
-CONVENTIONS: dict[str, Convention] = {each.__name__: each for each in (lazily, ahead, copied)}
+CONVENTIONS: dict[str, Convention] = {each.__name__: each for each in (lazily, ahead, alone, copied)}
 
 
 def check_object_serves_layers_and_steps(variant: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from mla_kernels import reference
 from mla_kernels.compat import flash_mla
+from mla_kernels.formats import HEAD_DIM, LATENT
 from torch import Tensor
 
 from .compare import PREFILL, SPARSE
@@ -18,7 +19,7 @@ Given = dict[str, Any]
 
 
 def served(op: str, device: str) -> list[Row]:
-    """Return the variants that the adapter looks up: KV in the type of the queries, or in 656 bytes."""
+    """Return the variants that the adapter looks up: KV in the type of the queries, or in rows of bytes."""
     return [row for row in rows(op) if row.device == device and row.kv_dtype in (row.q_dtype, "fp8_ds_mla")]
 
 
@@ -46,7 +47,7 @@ class WithKvcache:
             "k_cache": ours["kv_cache"][:, :, None],
             "block_table": None,
             "cache_seqlens": None,
-            "head_dim_v": 512,
+            "head_dim_v": LATENT,
             "softmax_scale": SCALE,
             "is_fp8_kvcache": self.fp8,
             "indices": ours["indices"],
@@ -98,7 +99,7 @@ class SparseFwd:
     def given(self) -> Given:
         """Return the arguments, of latents alone where there is no rope."""
         ours = self.problem.tensors()
-        width = 576 if self.rope else 512
+        width = HEAD_DIM if self.rope else LATENT
         return {
             "q": ours["q"][..., :width].contiguous(),
             "kv": ours["kv"][:, None, :width].contiguous(),
@@ -110,7 +111,7 @@ class SparseFwd:
 
     def expected(self, given: Given) -> tuple[Tensor, Tensor, Tensor]:
         """Return the reference in float64, where rows without rope get one of zeros."""
-        pad = (0, 576 - given["q"].shape[-1])
+        pad = (0, HEAD_DIM - given["q"].shape[-1])
         q, kv = (torch.nn.functional.pad(given[name], pad) for name in ("q", "kv"))
         options = {name: given[name] for name in ("attn_sink", "topk_length")}
         out, max_logits, lse = reference.sparse_prefill(

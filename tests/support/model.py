@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import torch
 from mla_kernels import reference
+from mla_kernels.formats import LATENT, ROPE, format_named
 from torch import Tensor, nn
 
-HIDDEN, HEADS, NOPE, ROPE, LATENT, V = 96, 6, 32, 64, 512, 32
+HIDDEN, HEADS, NOPE, V = 96, 6, 32, 32
 VOCABULARY = 23
 SCALE = (NOPE + ROPE) ** -0.5
 
@@ -59,7 +60,7 @@ class Layer:
         return torch.randn(rows, columns, generator=self.source) * deviation * rows**-0.5
 
     def project(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [tokens, heads, nope + rope], latents [tokens, 512] and rope parts [tokens, 64], in bf16."""
+        """Queries [tokens, heads, nope + rope], latents and rope parts [tokens, width], in bf16."""
         hidden = normed(hidden)
         q_nope, q_rope = (hidden @ self.q).view(-1, HEADS, NOPE + ROPE).split([NOPE, ROPE], -1)
         latent, k_rope = (hidden @ self.kv).split([LATENT, ROPE], -1)
@@ -114,9 +115,9 @@ class Model:
 
 def rounded(latent: Tensor, cache_dtype: str) -> Tensor:
     """What a cache keeps of latents, in float32."""
-    if cache_dtype != "fp8_ds_mla":
+    if cache_dtype in {"auto", "bfloat16"}:
         return latent.float()
-    cache = torch.zeros(1, len(latent), 656, dtype=torch.uint8)
+    cache = torch.zeros(1, len(latent), format_named(cache_dtype).token_bytes, dtype=torch.uint8)
     reference.store_kv(latent, latent[:, :ROPE], cache, torch.arange(len(latent)))
     slots = torch.arange(len(latent), dtype=torch.int32)
     return reference.gather_kv(cache, slots, out_dtype="fp32")[:, :LATENT]

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from mla_kernels import reference
+from mla_kernels.formats import HEAD_DIM, LATENT, ROPE, format_named
 from torch import Tensor
 
 from . import memory
@@ -46,17 +47,18 @@ def random(source: torch.Generator, *shape: int, deviation: float = 1.0) -> Tens
 
 
 def encode(values: Tensor, kv_dtype: str, kv_scale: float = 1.0, *, exact_scales: bool = True) -> Tensor:
-    """Encode rows [n, 576] as a cache stores them; ``exact_scales`` are powers of two, which 16-bit floats hold."""
-    if kv_dtype == "e4m3":
+    """Encode rows [n, d_qk] as a cache stores them; ``exact_scales`` are powers of two, which 16-bit floats hold."""
+    form = format_named(kv_dtype)
+    if form.scale_place == "tensor":
         return (values / kv_scale).clamp(-448, 448).to(torch.float8_e4m3fn)
-    if kv_dtype != "fp8_ds_mla":
+    if not form.is_bytes:
         return values.to(memory.DTYPES[kv_dtype])
-    tiles = values[:, :512].reshape(-1, 4, 128)
+    tiles = values[:, : form.latent].reshape(-1, form.latent // form.scale_group, form.scale_group)
     scale = tiles.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 448
     if exact_scales:
         scale = torch.exp2(scale.log2().ceil())
-    codes = (tiles / scale).clamp(-448, 448).to(torch.float8_e4m3fn).reshape(-1, 512)
-    return torch.cat([as_bytes(codes), as_bytes(scale.reshape(-1, 4)), as_bytes(values[:, 512:].bfloat16())], -1)
+    codes = (tiles / scale).clamp(-448, 448).to(torch.float8_e4m3fn).flatten(1)
+    return torch.cat([as_bytes(codes), as_bytes(scale.flatten(1)), as_bytes(values[:, form.latent :].bfloat16())], -1)
 
 
 def write_rows(pool: Tensor, slots: Tensor, stored: Tensor) -> None:
@@ -79,7 +81,7 @@ def poisoned_pool(
     finite: bool = False,
 ) -> Packed:
     """Make a pool of NaN that holds ``stored`` rows at ``slots``; ``split`` gives latent and rope their own tensors."""
-    parts = stored.split([512, 64], -1) if split else (stored,)
+    parts = stored.split([LATENT, ROPE], -1) if split else (stored,)
     pools = []
     for part in parts:
         pool = memory.poisoned(
@@ -91,8 +93,8 @@ def poisoned_pool(
 
 
 def arrange(values: Tensor, *, strided: bool, split: bool, device: str) -> Packed:
-    """Arrange rows of 576 as asked: sliced out of a larger tensor, latent and rope apart, or plain."""
-    parts = [part.contiguous().to(device) for part in (values.split([512, 64], -1) if split else [values])]
+    """Arrange rows of latent and rope as asked: sliced out of a larger tensor, latent and rope apart, or plain."""
+    parts = [part.contiguous().to(device) for part in (values.split([LATENT, ROPE], -1) if split else [values])]
     if strided:
         parts = [memory.strided_copy(part) for part in parts]
     return (parts[0], parts[1]) if split else parts[0]
@@ -220,9 +222,9 @@ class Decode:
     def tensors(self) -> dict[str, Any]:
         """Return the arguments ``q, kv_cache, block_table, seq_lens`` on the variant's device."""
         source, device, variant = generator(self.seed), self.row.device, self.row
-        shape = (len(self.lengths), self.q_len, self.num_heads, 576)
+        shape = (len(self.lengths), self.q_len, self.num_heads, HEAD_DIM)
         q = random(source, *shape, deviation=self.q_deviation).to(memory.DTYPES[variant.q_dtype])
-        values = random(source, sum(self.lengths), 576, deviation=0.1)
+        values = random(source, sum(self.lengths), HEAD_DIM, deviation=0.1)
         stored = encode(values, variant.kv_dtype, self.kv_scale, exact_scales=self.exact_scales)
         slots = torch.cat(self.slots) if self.lengths else torch.zeros(0)
         size = self.page_size if self.paged else self.capacity
@@ -289,7 +291,7 @@ class Decode:
         """Return ``out`` and ``lse``, written between guard zones over NaN with a workspace full of NaN."""
         inputs, device = self.tensors(), self.row.device
         batch = len(self.lengths)
-        out = memory.guarded((batch, self.q_len, self.num_heads, 512), memory.DTYPES[self.row.out_dtype], device)
+        out = memory.guarded((batch, self.q_len, self.num_heads, LATENT), memory.DTYPES[self.row.out_dtype], device)
         lse = memory.guarded((batch, self.num_heads, self.q_len), torch.float32, device, pad=1)
         workspace = garbage_workspace(device).fill_(0xFF)
         with unchanged(*inputs.values(), reproduce=self.reproduce()):

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from mla_kernels import reference
+from mla_kernels.formats import HEAD_DIM, LATENT
 from torch import Tensor
 
 from . import memory
@@ -100,8 +101,8 @@ class Sparse:
         return config | {"num_heads": self.num_heads, "q_len": self.q_len, "topk": self.topk}
 
     def queries(self, source: torch.Generator, *tokens: int) -> Packed:
-        """Make queries [*tokens, num_heads, 576], arranged as asked."""
-        q = random(source, *tokens, self.num_heads, 576, deviation=self.q_deviation)
+        """Make queries [*tokens, num_heads, d_qk], arranged as asked."""
+        q = random(source, *tokens, self.num_heads, HEAD_DIM, deviation=self.q_deviation)
         q = q.to(memory.DTYPES[self.row.q_dtype])
         return arrange(q, strided=self.strided, split=self.split_q, device=self.row.device)
 
@@ -123,7 +124,7 @@ class Sparse:
     def pool(self, source: torch.Generator, indices: Tensor, num_pages: int, page_size: int) -> Packed:
         """Make a poisoned pool with random rows at the slots that ``indices`` select."""
         slots, scale = selected(indices), self.scalars()["kv_scale"]
-        values = random(source, len(slots), 576, deviation=0.1)
+        values = random(source, len(slots), HEAD_DIM, deviation=0.1)
         return poisoned_pool(
             encode(values, self.row.kv_dtype, scale, exact_scales=self.exact_scales),
             slots,
@@ -180,7 +181,7 @@ class SparseDecode(Sparse):
     def run(self) -> tuple[Tensor, ...]:
         """Return ``out``, ``lse`` and ``max_logits``, written between guard zones over NaN, with a workspace of NaN."""
         inputs, device = self.tensors(), self.row.device
-        out_shape = (self.batch, self.q_len, self.num_heads, 512)
+        out_shape = (self.batch, self.q_len, self.num_heads, LATENT)
         out = memory.guarded(out_shape, memory.DTYPES[self.row.out_dtype], device)
         lse, max_logits = (
             memory.guarded((self.batch, self.num_heads, self.q_len), torch.float32, device, pad=1) for _ in range(2)
@@ -235,7 +236,7 @@ class SparsePrefill(Sparse):
         import mla_kernels as mla
 
         inputs, device = self.tensors(), self.row.device
-        out = memory.guarded((self.q_len, self.num_heads, 512), memory.DTYPES[self.row.out_dtype], device)
+        out = memory.guarded((self.q_len, self.num_heads, LATENT), memory.DTYPES[self.row.out_dtype], device)
         max_logits, lse = (memory.guarded((self.q_len, self.num_heads), torch.float32, device, pad=1) for _ in range(2))
         written = {"out": out, "max_logits": max_logits, "lse": lse}
         with unchanged(*inputs.values(), reproduce=self.reproduce()):

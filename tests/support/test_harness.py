@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from mla_kernels.formats import LATENT
 
 from . import memory
 from .compare import DENSE, LSE, SINGLE, assert_close, assert_same_bytes
@@ -64,7 +65,7 @@ def test_only_used_rows_are_numbers(row: Row) -> None:
     inputs = problem.tensors()
     assert (inputs["block_table"] == memory.UNUSED_PAGE).any()
     pool = inputs["kv_cache"]
-    values = pool[..., :512].view(torch.float8_e4m3fn) if pool.dtype == torch.uint8 else pool
+    values = pool[..., :LATENT].view(torch.float8_e4m3fn) if pool.dtype == torch.uint8 else pool
     numbers = ~torch.isnan(values.float()).all(-1)
     assert int(numbers.sum()) == 73
     assert torch.equal(numbers.flatten().nonzero()[:, 0], torch.cat(problem.slots).sort().values)

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "9a1763c78cdc03f7"
+#define MLA_ABI_HASH "1d8cb9233d8871bc"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -232,6 +232,8 @@ typedef struct mla_store_kv_problem {
   int64_t num_tokens;
   int64_t num_pages;
   int64_t page_size;
+  int32_t power_of_two_scales;
+  int32_t reserved;
 } mla_store_kv_problem;
 
 typedef struct mla_gather_kv_problem {

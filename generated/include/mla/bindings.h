@@ -99,6 +99,9 @@ inline constexpr TensorBinding kStoreKvTensors[] = {
     {"scale", "float32", 0, {0, 0, 0}, {false, false, false}, Row::fixed, 1, 96, -1, true, false},
 };
 
+inline constexpr ScalarBinding kStoreKvScalars[] = {
+    {"power_of_two_scales", Kind::int32, Check::flag, 128, 0},
+};
 
 inline constexpr const char* kGatherKvDims[] = {"num_pages", "page_size", "num_rows", };
 
@@ -130,7 +133,7 @@ inline constexpr OpBinding kOps[] = {
     {"sparse_decode", 464, 368, 9, kSparseDecodeDims, 11, kSparseDecodeTensors, 5, kSparseDecodeScalars},
     {"sparse_prefill", 328, 264, 6, kSparsePrefillDims, 11, kSparsePrefillTensors, 4, kSparsePrefillScalars},
     {"merge_states", 168, 136, 4, kMergeStatesDims, 5, kMergeStatesTensors, 0, nullptr},
-    {"store_kv", 128, 104, 3, kStoreKvDims, 5, kStoreKvTensors, 0, nullptr},
+    {"store_kv", 136, 104, 3, kStoreKvDims, 5, kStoreKvTensors, 1, kStoreKvScalars},
     {"gather_kv", 128, 96, 3, kGatherKvDims, 3, kGatherKvTensors, 1, kGatherKvScalars},
     {"to_global_indices", 104, 64, 4, kToGlobalIndicesDims, 4, kToGlobalIndicesTensors, 1, kToGlobalIndicesScalars},
 };

@@ -113,7 +113,7 @@ inline constexpr CacheFormat kCacheFormats[] = {
     },
 };
 
-// Where a format stands in kCacheFormats, or -1.
+// The index of a format in kCacheFormats, or -1.
 constexpr int format_index(DType dtype, int d_qk, int d_v) {
   int index = 0;
   for (const CacheFormat& format : kCacheFormats) {
@@ -121,6 +121,10 @@ constexpr int format_index(DType dtype, int d_qk, int d_v) {
     ++index;
   }
   return -1;
+}
+
+constexpr bool is_cache_format(DType dtype, int d_qk = kHeadDim, int d_v = kLatent) {
+  return format_index(dtype, d_qk, d_v) >= 0;
 }
 
 // @pre There is such a format; a constant of another one does not compile.

@@ -3,9 +3,7 @@
 A tensor is a torch tensor, a NumPy array or another object that speaks DLPack; outputs are allocated in the framework
 and on the device of the first argument unless given. ``Packed`` arguments are one tensor of 576-wide rows, or a tuple
 of latent ``[..., 512]`` and rope ``[..., 64]``. A ``uint8`` cache of 656-wide rows is ``fp8_ds_mla``, of 576-wide
-ones ``e4m3``. Every op takes ``workspace`` (``uint8``, at least ``kernel.workspace_size(...)`` bytes; allocated unless
-given), ``stream`` (a CUDA stream's address; by default the framework's current one) and ``check`` (read the device's
-values and refuse bad ones before the launch; a CPU always does). Errors are those of ``mla_kernels.errors``: an
+ones ``e4m3``. Errors are those of ``mla_kernels.errors``: an
 ``InvalidArgumentError`` names the argument, and nothing has then been written.
 """
 
@@ -15,7 +13,7 @@ from mla_kernels.api import selection
 from mla_kernels.api.selection import select
 from mla_kernels.kernels.base import Plan
 from mla_kernels.kernels.planned import plan_for
-from mla_kernels.tensors import Packed, Tensor, compiling
+from mla_kernels.tensors import DTypeLike, Packed, Tensor, compiling
 
 
 def decode(
@@ -71,7 +69,13 @@ def decode(
         Belongs to the plan, and is of the one made for this call; see ``kernel.plan``.
     out : [batch, q_len, num_heads, 512], optional
     lse : float32 [batch, num_heads, q_len], optional
-        ``False`` leaves it out.
+        ``False`` leaves it out; ``True`` allocates it, as None does.
+    workspace : uint8 tensor, optional
+        At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
+    stream : int, optional
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+    check : bool
+        Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
     Returns
     -------
@@ -181,10 +185,16 @@ def sparse_decode(
         The most parts that a row is split into; 0 lets the payload choose.
     out : [batch, q_len, num_heads, 512], optional
     lse : float32 [batch, num_heads, q_len], optional
-        ``False`` leaves it out.
+        ``False`` leaves it out; ``True`` allocates it, as None does.
     max_logits : float32 [batch, num_heads, q_len], optional
     return_max_logits : bool
         Whether to allocate and return ``max_logits``.
+    workspace : uint8 tensor, optional
+        At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
+    stream : int, optional
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+    check : bool
+        Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
     Returns
     -------
@@ -300,6 +310,12 @@ def sparse_prefill(
     out : [q_len, num_heads, 512], optional
     max_logits : float32 [q_len, num_heads], optional
     lse : float32 [q_len, num_heads], optional
+    workspace : uint8 tensor, optional
+        At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
+    stream : int, optional
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+    check : bool
+        Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
     Returns
     -------
@@ -362,7 +378,7 @@ def merge_states(
     lse: Tensor,
     counts: Tensor | None = None,
     *,
-    out_dtype: str | None = None,
+    out_dtype: DTypeLike | None = None,
     out: Tensor | None = None,
     out_lse: Tensor | bool | None = None,
     workspace: Tensor | None = None,
@@ -375,14 +391,20 @@ def merge_states(
     ----------
     o : [num_states, num_tokens, num_heads, head_dim], fp32, or the type of the output
     lse : float32 [num_states, num_tokens, num_heads]
-        Natural logarithms.
+        Natural logarithms; a state with -inf or +inf is empty, and adds nothing.
     counts : int32 [num_tokens], optional
         Only the first so many states of a token count.
-    out_dtype : str, optional
+    out_dtype : str or dtype, optional
         By default the type of ``out``, otherwise of ``o``.
     out : [num_tokens, num_heads, head_dim], optional
     out_lse : float32 [num_tokens, num_heads], optional
-        ``False`` leaves it out.
+        ``False`` leaves it out; ``True`` allocates it, as None does.
+    workspace : uint8 tensor, optional
+        At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
+    stream : int, optional
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+    check : bool
+        Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
     Returns
     -------
@@ -426,6 +448,7 @@ def store_kv(
     slot_mapping: Tensor,
     *,
     scale: Tensor | None = None,
+    power_of_two_scales: bool = False,
     workspace: Tensor | None = None,
     stream: int | None = None,
     check: bool = False,
@@ -441,6 +464,16 @@ def store_kv(
         Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.
     scale : float32 [1], optional
         What one unit of an e4m3 element stands for; needed for e4m3, refused otherwise.
+    power_of_two_scales : bool
+        Whether the scales in the rows of an fp8_ds_mla cache are powers of two: the least one from ``max(amax / 448,
+        1e-4)``, as vLLM and FlashMLA store it. By default a scale is ``amax / 448``, and that of a group of zeros
+        2^-126. Refused for other caches.
+    workspace : uint8 tensor, optional
+        At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
+    stream : int, optional
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+    check : bool
+        Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
     """
     if compiling():
         from mla_kernels.api import torch_ops
@@ -451,6 +484,7 @@ def store_kv(
             "kv_cache": kv_cache,
             "slot_mapping": slot_mapping,
             "scale": scale,
+            "power_of_two_scales": power_of_two_scales,
             "workspace": workspace,
             "stream": stream,
             "check": check,
@@ -464,6 +498,7 @@ def store_kv(
         kv_cache,
         slot_mapping,
         scale=scale,
+        power_of_two_scales=power_of_two_scales,
         workspace=workspace,
         stream=stream,
         check=check,
@@ -474,8 +509,8 @@ def gather_kv(
     kv_cache: Packed,
     indices: Tensor,
     *,
-    kv_dtype: str | None = None,
-    out_dtype: str | None = None,
+    kv_dtype: DTypeLike | None = None,
+    out_dtype: DTypeLike | None = None,
     kv_scale: float = 1.0,
     out: Packed | None = None,
     workspace: Tensor | None = None,
@@ -489,13 +524,19 @@ def gather_kv(
     kv_cache : [num_pages, page_size, 576], or [..., 656] for fp8_ds_mla
     indices : int32 [num_rows]
         Global slots; a negative one gives a row of zeros.
-    kv_dtype : str, optional
+    kv_dtype : str or dtype, optional
         By default what the cache's element type and row width say.
-    out_dtype : str, optional
+    out_dtype : str or dtype, optional
         By default the type of ``out``, otherwise of the cache; ``bf16`` for a quantised one.
     kv_scale : float
         What one unit of an e4m3 element stands for; 1 for other types.
     out : [num_rows, 576], optional
+    workspace : uint8 tensor, optional
+        At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
+    stream : int, optional
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+    check : bool
+        Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
     Returns
     -------
@@ -552,6 +593,12 @@ def to_global_indices(
     page_size : int
         Slots of a page.
     out : int32 [num_tokens, topk], optional
+    workspace : uint8 tensor, optional
+        At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
+    stream : int, optional
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+    check : bool
+        Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
     Returns
     -------

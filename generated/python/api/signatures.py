@@ -193,10 +193,11 @@ SIGNATURES: dict[str, Signature] = {
             "Tensor(a!) kv_cache, "
             "Tensor(b!)? kv_rope, "
             "Tensor slot_mapping, "
-            "Tensor? scale"
+            "Tensor? scale, "
+            "bool power_of_two_scales"
             ") -> ()"
         ),
-        order=("latent", "rope", "kv_cache", "slot_mapping", "scale"),
+        order=("latent", "rope", "kv_cache", "slot_mapping", "scale", "power_of_two_scales"),
         packed=("kv_cache",),
         selects=("latent", "kv_cache"),
         outputs=(),

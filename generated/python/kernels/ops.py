@@ -50,11 +50,11 @@ class DecodeKernel(PlannedKernel):
             batch_invariant = plan.batch_invariant
         if (block_table is None) is self._wrong_absence:
             raise self._wrong_layout(block_table)
-        if out is None or lse is None:
+        if out is None or lse is None or lse is True:
             batch, q_len, num_heads = planned_extents(plan, q)
             if out is None:
                 out = empty("out", first(q), (batch, q_len, num_heads, self._d_v), self._out_dtype())
-            if lse is None:
+            if lse is None or lse is True:
                 lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
         if lse is False:
             lse = None
@@ -144,11 +144,11 @@ class SparseDecodeKernel(Kernel):
             topk_length = widened(topk_length, first(q).shape[1])
         if extra_topk_length is not None:
             extra_topk_length = widened(extra_topk_length, first(q).shape[1])
-        if out is None or lse is None or (max_logits is None and return_max_logits):
+        if out is None or lse is None or lse is True or (max_logits is None and return_max_logits):
             batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
             if out is None:
                 out = empty("out", first(q), (batch, q_len, num_heads, self._d_v), self._out_dtype())
-            if lse is None:
+            if lse is None or lse is True:
                 lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
             if max_logits is None and return_max_logits:
                 max_logits = empty("max_logits", first(q), (batch, num_heads, q_len), "fp32")
@@ -322,11 +322,11 @@ class MergeStatesKernel(Kernel):
 
         With outputs given, and ``workspace`` given where its size is not 0, a launch allocates nothing.
         """
-        if out is None or out_lse is None:
+        if out is None or out_lse is None or out_lse is True:
             _, num_tokens, num_heads, head_dim = extents("o", o, "num_states", "num_tokens", "num_heads", "head_dim")
             if out is None:
                 out = empty("out", o, (num_tokens, num_heads, head_dim), self._out_dtype())
-            if out_lse is None:
+            if out_lse is None or out_lse is True:
                 out_lse = empty("out_lse", o, (num_tokens, num_heads), "fp32")
         if out_lse is False:
             out_lse = None
@@ -374,6 +374,7 @@ class StoreKvKernel(Kernel):
         slot_mapping: Tensor,
         *,
         scale: Tensor | None = None,
+        power_of_two_scales: bool = False,
         workspace: Tensor | None = None,
         stream: int | None = None,
         check: bool = False,
@@ -389,6 +390,7 @@ class StoreKvKernel(Kernel):
                 kv_cache=kv_cache,
                 slot_mapping=slot_mapping,
                 scale=scale,
+                power_of_two_scales=power_of_two_scales,
             )
         while (
             lacking := self._launch(
@@ -397,6 +399,7 @@ class StoreKvKernel(Kernel):
                 kv_cache,
                 slot_mapping,
                 scale,
+                power_of_two_scales,
                 None,
                 workspace,
                 stream,

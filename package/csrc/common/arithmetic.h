@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "common/dtype.h"
+#include "common/inline.h"
 
 namespace mla {
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/arithmetic.h"
 #include "common/traits.h"
 
 namespace mla {
@@ -37,11 +38,10 @@ struct CacheFormat {
   bool is_bytes;      // the cache is an array of bytes, because it holds scales
 
   // Whether the rope part has a pointer and strides of its own.
-  constexpr bool has_rope_view() const { return !is_bytes && rope > 0; }
+  MLA_ALWAYS_INLINE constexpr bool has_rope_view() const { return !is_bytes && rope > 0; }
 
   constexpr int64_t page_bytes(int64_t page_size) const {
-    const int64_t bytes = page_size * token_bytes;
-    return (bytes + page_multiple - 1) / page_multiple * page_multiple;
+    return round_up(page_size * token_bytes, page_multiple);
   }
 };
 

@@ -3,11 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/inline.h"
 #include "mla/formats.h"
-
-// Units that are compiled for different instruction sets include this header. Inlining is forced,
-// because an outlined copy from one of them could be linked into all.
-#define MLA_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 namespace mla {
 

@@ -28,10 +28,20 @@ inline Status check_kv_scale(const CacheFormat& format, float kv_scale) {
   return {};
 }
 
-// The same for the scale that a cache is written with; its value may be known to the device only.
-inline Status check_store_scale(const CacheFormat& format, const void* scale) {
-  if (format.scale_place != ScalePlace::tensor && scale != nullptr) {
+// The scales of a row's groups that are powers of two lie between these. vLLM and FlashMLA round
+// max(amax / 448, 1e-4) up, so that the scale of a group of zeros is the first one.
+inline constexpr float kLeastPowerOfTwoScale = 0x1p-13f;
+inline constexpr float kGreatestPowerOfTwoScale = 0x1p127f;
+
+// Refuses scales that a cache cannot be written with. The value of the scale of the whole cache may
+// be known to the device only.
+inline Status check_store_scales(const CacheFormat& format, const mla_store_kv_problem& p) {
+  if (format.scale_place != ScalePlace::tensor && p.scale != nullptr) {
     return Status::error(MLA_UNSUPPORTED, "scale", "a tensor", "none for a cache that is not e4m3");
+  }
+  if (format.scale_place != ScalePlace::row && p.power_of_two_scales != 0) {
+    return Status::error(MLA_UNSUPPORTED, "power_of_two_scales", "True",
+                         "False for a cache that is not fp8_ds_mla");
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// The traits of kernels, and the counting of the points that kernels support.
+// This header has the traits of kernels, and counts the points that kernels support.
 //
 // Beside each op's class, `supports.h` states the traits that its kernels have. The class asserts
 // it of its own traits, and the generated `allowed.h` of every point that the matrix allows or
@@ -13,6 +13,8 @@ namespace mla {
 constexpr bool is_float(DType dtype) {
   return dtype == DType::fp32 || dtype == DType::fp16 || dtype == DType::bf16;
 }
+
+constexpr bool has_16_bits(DType dtype) { return dtype == DType::fp16 || dtype == DType::bf16; }
 
 template <class Supports>
 constexpr int points(Supports supports) {

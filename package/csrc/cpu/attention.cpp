@@ -9,11 +9,17 @@ KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool) {
   const int64_t bytes = static_cast<int64_t>(element_bytes(format.dtype));
   KvTokens tokens;
   tokens.latent = static_cast<const std::byte*>(pool.latent);
-  tokens.rope = static_cast<const std::byte*>(pool.rope);
   tokens.latent_page_stride = pool.latent_page_stride * bytes;
   tokens.latent_token_stride = pool.latent_token_stride * bytes;
-  tokens.rope_page_stride = pool.rope_page_stride * bytes;
-  tokens.rope_token_stride = pool.rope_token_stride * bytes;
+  if (format.has_rope_view()) {
+    tokens.rope = static_cast<const std::byte*>(pool.rope);
+    tokens.rope_page_stride = pool.rope_page_stride * bytes;
+    tokens.rope_token_stride = pool.rope_token_stride * bytes;
+  } else {
+    tokens.rope = tokens.latent + format.rope_offset;
+    tokens.rope_page_stride = tokens.latent_page_stride;
+    tokens.rope_token_stride = tokens.latent_token_stride;
+  }
   tokens.page_size = pool.page_size > 0 ? pool.page_size : 1;
   return tokens;
 }

@@ -8,8 +8,8 @@
 #include "common/checks.h"
 #include "common/dtype.h"
 #include "common/scales.h"
+#include "cpu/combine.h"
 #include "cpu/isa/isa.h"
-#include "cpu/merge.h"
 
 namespace mla::cpu {
 
@@ -53,13 +53,13 @@ KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool);
 // Sets the scales of the logits and of V; the scale of the output folds into that of V.
 void set_scales(const Scales& scales, AttendItem& item);
 
-// The two parts of each query row of a block.
+// Points to the two parts of each query row of a block.
 struct QueryRows {
   const void* latent[kMaxRows];
   const void* rope[kMaxRows];
 };
 
-// The result of one row.
+// A row has this result.
 struct RowResult {
   float* o;  // [kLatent]; a sink changes it
   float lse;
@@ -108,7 +108,7 @@ class Partials {
 // Estimates what attending takes, to decide how many threads it is worth.
 int64_t attend_nanoseconds(int64_t row_tokens);
 
-// Rows that one item of a merge takes.
-inline constexpr int kMergeRows = 16;
+// Rows that one item combines.
+inline constexpr int kCombineRows = 16;
 
 }  // namespace mla::cpu

@@ -16,7 +16,7 @@ constexpr int max_head_dim() {
   return widest;
 }
 
-// Columns of the widest row, for buffers of one row.
+// A buffer of one row has the columns of the widest one.
 inline constexpr int kMaxHeadDim = max_head_dim();
 
 // Finds the rows of a cache [num_pages, page_size] by global slot, page * page_size + offset.

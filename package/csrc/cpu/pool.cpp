@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/arithmetic.h"
 #include "common/text.h"
 #include "cpu/isa/isa.h"
 
@@ -56,7 +57,7 @@ class ThreadScratch {
  public:
   ThreadScratch() {
     const Isa& isa = active_isa();
-    const size_t isa_bytes = (isa.scratch_bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const size_t isa_bytes = round_up(isa.scratch_bytes, kAlignment);
     memory_.reset(static_cast<std::byte*>(::operator new(
         isa_bytes + sizeof(float) * kMaxRows * kLatent, std::align_val_t{kAlignment})));
     scratch_ = {memory_.get(), reinterpret_cast<float*>(memory_.get() + isa_bytes)};

@@ -1,11 +1,11 @@
-// A paged cache as kernels are given it.
+// Kernels are given a paged cache as a view.
 #pragma once
 
 #include <cstdint>
 
 namespace mla::cuda {
 
-// Latent and rope rows of a paged cache. Strides count elements.
+// A view says where the latent and rope rows of a paged cache are. Strides count elements.
 struct KvView {
   const void* latent;
   const void* rope;

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 
+#include "common/arithmetic.h"
 #include "common/checks.h"
 #include "cuda/device.h"
 #include "cuda/warp.h"
@@ -20,21 +20,25 @@ inline constexpr int kThreads = kWarps * kWarp;
 
 // Returns the blocks of a grid; kernels loop over what is beyond the largest one.
 inline unsigned blocks_for(int64_t items, int64_t items_per_block) {
-  constexpr int64_t kLargestGrid = std::numeric_limits<int32_t>::max();
-  const int64_t blocks = items / items_per_block + (items % items_per_block != 0);
-  return static_cast<unsigned>(std::min(blocks, kLargestGrid));
+  const int64_t counted = std::min(items, kMaxInt * items_per_block);  // the largest grid
+  return static_cast<unsigned>(ceil_div(counted, items_per_block));
 }
 
 inline cudaStream_t cuda_stream(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-// Remembers on which devices a kernel has its attributes; setting them twice does no harm.
+// Prepares kernels once on each device, such as by setting their attributes.
 class PreparedDevices {
  public:
-  bool contains(int32_t device) const {
-    return is_known(device) && prepared_[device].load(std::memory_order_acquire);
-  }
-  void add(int32_t device) {
+  // Calls `prepare` with `device` current, unless that has succeeded before. Threads may do so at
+  // the same time, since preparing twice does no harm.
+  template <class Prepare>
+  Status ensure(int32_t device, const Prepare& prepare) {
+    if (is_known(device) && prepared_[device].load(std::memory_order_acquire)) return {};
+    const DeviceGuard guard(device);
+    MLA_TRY(guard.status());
+    MLA_TRY(prepare());
     if (is_known(device)) prepared_[device].store(true, std::memory_order_release);
+    return {};
   }
 
  private:

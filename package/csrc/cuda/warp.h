@@ -1,4 +1,4 @@
-// The size of a warp.
+// This header says how many threads a warp has.
 #pragma once
 
 namespace mla::cuda {

@@ -14,6 +14,7 @@ from mla_kernels.payloads.discovery import Payload, payloads
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.resolve.obstacle import obstacle
 from mla_kernels.resolve.search import search
+from mla_kernels.tensors import DTypeLike
 
 _MOST_CACHED = 4096
 _cache: dict[tuple[object, ...], Kernel] = {}
@@ -23,10 +24,10 @@ def lookup(
     *,
     op: OpName,
     arch: Arch | None = None,
-    q_dtype: QDType | None = None,
-    kv_dtype: KvDType | None = None,
-    out_dtype: OutDType | None = None,
-    in_dtype: InDType | None = None,
+    q_dtype: QDType | DTypeLike | None = None,
+    kv_dtype: KvDType | DTypeLike | None = None,
+    out_dtype: OutDType | DTypeLike | None = None,
+    in_dtype: InDType | DTypeLike | None = None,
     load: Load | None = None,
     schedule: Schedule | None = None,
     d_qk: int | None = None,
@@ -46,21 +47,39 @@ def lookup(
         What is computed: ``decode``, ``sparse_decode``, ``sparse_prefill``, ``merge_states``, ``store_kv``,
         ``gather_kv`` or ``to_global_indices``.
     arch : str, optional
-        What it runs on, such as ``cpu``; by default what serves the current CUDA device, or else the host's. Without an
-        arch, or with one of CUDA, the CUDA driver is initialised, and a process forked later cannot use it.
-    q_dtype, kv_dtype, out_dtype, in_dtype : str, optional
-        Element types: ``fp32 fp16 bf16 e4m3``, and ``fp8_ds_mla`` for the 656-byte cache row. Where ``q_dtype`` or
-        ``in_dtype`` is given, the cache and the output have the same type unless stated (an output of e4m3 is bf16).
-    load, schedule : str, optional
-        How KV is read and how the work is cut; left out, the variant of highest priority decides.
-    d_qk, d_v : int, optional
-        Columns of queries and keys, and how many of them are the value; left out, they are those of DeepSeek V3:
-        ``mla_kernels.formats.WIDTHS``.
+        What the kernel runs on: ``cpu``, ``sm90a`` (``sm90`` means the same) or ``sm100f`` (or ``sm100``). By default,
+        it is what serves the current CUDA device, or else the host's. Without an arch, or with one of CUDA, the CUDA
+        driver is initialised, and a process forked later cannot use it.
+    q_dtype : str or dtype, optional
+        Element type of the queries: ``fp32``, ``fp16``, ``bf16`` or ``e4m3``. A dtype of torch or NumPy and its name
+        are accepted wherever a dtype is: ``torch.bfloat16``, ``"float8_e4m3fn"``.
+    kv_dtype : str or dtype, optional
+        Element type of the cache, or ``fp8_ds_mla`` for rows of 656 bytes; by default the type of the input.
+    out_dtype : str or dtype, optional
+        Element type of the output; by default the type of the input, and ``bf16`` for an input of ``e4m3``.
+    in_dtype : str or dtype, optional
+        Element type of the input of an op that has no queries.
+    load : str, optional
+        How KV is read; by default the variant of highest priority decides.
+    schedule : str, optional
+        How the work is split; by default the variant of highest priority decides.
+    d_qk : int, optional
+        Columns of queries and keys; by default 576, as in DeepSeek V3 (``mla_kernels.formats.WIDTHS``).
+    d_v : int, optional
+        How many of these columns are the value; by default 512.
     kv_layout : str, optional
         ``paged``, where KV is reached through a block table, or ``contiguous``.
-    page_size, num_heads, q_len, topk, head_dim : int, optional
-        Numbers of the problem. What is given becomes an exact limit of the kernel, what is left out stays open within
-        what the variant accepts.
+    page_size : int, optional
+        Tokens of a page. This and the other numbers become exact limits of the kernel where they are given, and stay
+        open within what the variant accepts where they are left out.
+    num_heads : int, optional
+        Query heads.
+    q_len : int, optional
+        New tokens of each request.
+    topk : int, optional
+        Indices of each token, for sparse attention.
+    head_dim : int, optional
+        Columns of a head, for ``merge_states``.
 
     Returns
     -------
@@ -80,29 +99,33 @@ def lookup(
     >>> mla.lookup(op="decode", arch="cpu", q_dtype="bf16", page_size=64)
     <Kernel cpu_decode_qbf16_kvbf16_obf16_direct_split, page_size=64>
     """
-    key = (
+    key: tuple[object, ...] = (
         op,
         arch or current_arch(),
         q_dtype,
         kv_dtype,
         out_dtype,
-        in_dtype,
-        load,
-        schedule,
-        d_qk,
-        d_v,
         kv_layout,
         page_size,
         num_heads,
         q_len,
-        topk,
-        head_dim,
     )
+    if (  # fields that are seldom named cost a comparison each where they are left out
+        in_dtype is not None
+        or load is not None
+        or schedule is not None
+        or d_qk is not None
+        or d_v is not None
+        or topk is not None
+        or head_dim is not None
+    ):
+        key += (in_dtype, load, schedule, d_qk, d_v, topk, head_dim)
     try:
         return _cache[key]
     except (KeyError, TypeError):
         pass  # and only then search, so that a refusal is raised on its own
-    kernel = find(dict(zip(FIELDS, key, strict=True)))
+    given = locals()
+    kernel = find({field: given[field] for field in FIELDS})
     if len(_cache) >= _MOST_CACHED:
         _cache.clear()
     return _cache.setdefault(key, kernel)
@@ -121,5 +144,5 @@ def find(config: Mapping[str, object]) -> Kernel:
 
 def bound(payload: Payload, variant: Variant, config: Mapping[str, Value]) -> Kernel:
     """The kernel of one variant of a payload, within the limits that a config sets."""
-    bind = partial(payload.library.kernel, variant.name, variant.baked, device=payload.registry.device)
+    bind = partial(payload.kernel, variant.name, variant.baked)
     return KERNELS[variant.op](variant, config, bind, limits(variant, config))

@@ -8,10 +8,22 @@ from typing import Any, get_args
 from mla_kernels._types import OutDType
 from mla_kernels.api.lookup import find
 from mla_kernels.devices.machine import arch_for
-from mla_kernels.errors import DTypeError
+from mla_kernels.errors import DTypeError, VariantNotFoundError
 from mla_kernels.formats import HEAD_DIM, LATENT, WIDTHS
 from mla_kernels.kernels.base import Kernel, Plan
-from mla_kernels.tensors import Packed, Tensor, cache_format, device_of, dtype_name, extents, first
+from mla_kernels.resolve.search import variants
+from mla_kernels.tensors import (
+    DTypeLike,
+    Packed,
+    Tensor,
+    cache_format,
+    device_of,
+    dtype_name,
+    element_name,
+    extents,
+    first,
+    stored_name,
+)
 
 Config = dict[str, object]
 
@@ -35,10 +47,25 @@ def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], 
         return _cache[_key(describe, tensors, options)]
     except (KeyError, AttributeError, TypeError, IndexError, DTypeError):
         pass
-    kernel = find(describe(*tensors, *options))  # says what is wrong with what has no key
+    kernel = _found(describe(*tensors, *options), tensors[-1])  # says what is wrong with what has no key
     if len(_cache) >= _MOST_CACHED:
         _cache.clear()
     return _cache.setdefault(_key(describe, tensors, options), kernel)
+
+
+def _found(config: Config, out: Packed | None) -> Kernel:
+    """The kernel of a config; where only the type of ``out`` has none, the error names ``out``."""
+    try:
+        return find(config)
+    except VariantNotFoundError as error:
+        asked = config.get("out_dtype")
+        if asked is None or out is None or asked != dtype_name("out", first(out)):
+            raise
+        near = variants(**{field: value for field, value in config.items() if field != "out_dtype"})
+        accepted = dict.fromkeys(stored_name(str(variant.baked["out_dtype"])) for variant in near)
+        if not accepted:
+            raise
+        raise DTypeError("out", stored_name(str(asked)), ", ".join(accepted)) from error
 
 
 def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]) -> tuple[object, ...]:
@@ -81,7 +108,7 @@ def _decode_kernel(q: Packed, cache: Tensor, out: Tensor | None, paged: bool) ->
         return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device]
     except (KeyError, AttributeError, TypeError, ValueError):
         pass
-    kernel = find(decode(q, cache, out, paged))  # says what is wrong with what has no key
+    kernel = _found(decode(q, cache, out, paged), out)  # says what is wrong with what has no key
     key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device)
     return _remember(key, kernel)
 
@@ -133,11 +160,11 @@ def sparse_prefill(q: Packed, kv: Packed, indices: Tensor, out: Tensor | None) -
     }
 
 
-def merge_states(o: Tensor, out: Tensor | None, out_dtype: str | None) -> Config:
+def merge_states(o: Tensor, out: Tensor | None, out_dtype: DTypeLike | None) -> Config:
     """The config of a merge; ``out`` or ``out_dtype`` says what is written, otherwise the type of ``o``."""
     _, _, num_heads, head_dim = extents("o", o, "num_states", "num_tokens", "num_heads", "head_dim")
     in_dtype = dtype_name("o", o)
-    written = out_dtype or (in_dtype if out is None else dtype_name("out", out))
+    written = element_name(out_dtype) or (in_dtype if out is None else dtype_name("out", out))
     return {
         "op": "merge_states",
         "arch": arch_for("o", first(o)),
@@ -160,11 +187,11 @@ def store_kv(latent: Tensor, kv_cache: Packed) -> Config:
     }
 
 
-def gather_kv(kv_cache: Packed, out: Packed | None, kv_dtype: str | None, out_dtype: str | None) -> Config:
+def gather_kv(kv_cache: Packed, out: Packed | None, kv_dtype: DTypeLike | None, out_dtype: DTypeLike | None) -> Config:
     """The config of a cache read; a quantised cache becomes ``bf16`` unless ``out`` or ``out_dtype`` says otherwise."""
     traits = _cache_traits("kv_cache", kv_cache, kv_dtype)
     own = traits["kv_dtype"] if traits["kv_dtype"] in get_args(OutDType) else "bf16"
-    written = out_dtype or (own if out is None else dtype_name("out", first(out)))
+    written = element_name(out_dtype) or (own if out is None else dtype_name("out", first(out)))
     return {
         "op": "gather_kv",
         "arch": arch_for("kv_cache", first(kv_cache)),
@@ -193,11 +220,11 @@ def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None) -> Confi
     }
 
 
-def _cache_traits(argument: str, cache: Packed, kv_dtype: str | None = None) -> Config:
+def _cache_traits(argument: str, cache: Packed, kv_dtype: DTypeLike | None = None) -> Config:
     """The traits that the format of a cache has, which ``kv_dtype`` names where its elements do not tell."""
     form = cache_format(argument, cache)
     widths = {name: width for name, width in (("d_qk", form.d_qk), ("d_v", form.d_v)) if width != WIDTHS[name]}
-    return {"kv_dtype": kv_dtype or form.name, **widths}
+    return {"kv_dtype": element_name(kv_dtype) or form.name, **widths}
 
 
 def _page_size(kv_cache: Packed) -> int:

@@ -18,10 +18,13 @@ from mla_kernels.api.signatures import SIGNATURES, Output, Signature
 from mla_kernels.errors import UnsupportedError
 from mla_kernels.kernels.base import Plan
 from mla_kernels.kernels.planned import plan_for
-from mla_kernels.tensors import cache_format, first
+from mla_kernels.tensors import cache_format, element_name, first
 
 _NAMESPACE = "mla_kernels"
 _TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+NO_GRADIENT = (
+    "a tensor that requires none, because the kernels have no backward pass; detach() it, or call under torch.no_grad()"
+)
 _NO_PLAN = (None, "", [0, 0, 0])
 
 
@@ -58,7 +61,11 @@ def call(op: str, arguments: dict[str, Any]) -> Any:
         A graph cannot take an argument.
     """
     signature = SIGNATURES[op]
-    require_defaults(**{output.name: arguments[output.name] for output in signature.outputs})
+    for output in signature.outputs:
+        given = arguments[output.name]
+        if given is not True or output.made != "unless_false":
+            require_defaults(**{output.name: given})
+    _require_no_gradient(arguments)
     require_defaults(**{name: arguments[name] for name in ("workspace", "stream", "check")})
     results = getattr(torch.ops.mla_kernels, op)(*_values(signature, arguments))
     if len(signature.outputs) < 2:
@@ -71,6 +78,16 @@ def call(op: str, arguments: dict[str, Any]) -> Any:
     )
 
 
+def _require_no_gradient(arguments: dict[str, Any]) -> None:
+    """Refuse what a launch would: a graph is launched without its tensors' gradients, which would be lost."""
+    if not torch.is_grad_enabled():
+        return
+    for name, value in arguments.items():
+        for tensor in value if isinstance(value, tuple) else (value,):
+            if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+                raise UnsupportedError(name, "a tensor that requires a gradient", NO_GRADIENT)
+
+
 def _values(signature: Signature, arguments: dict[str, Any]) -> list[Any]:
     """The values of a torch op, in its schema's order."""
     plan = arguments.get("plan")
@@ -81,6 +98,8 @@ def _values(signature: Signature, arguments: dict[str, Any]) -> list[Any]:
             values += _NO_PLAN if plan is None else (plan.buffer, plan.variant, [*plan.shape[1:]])
         elif name in signature.planned and plan is not None:
             values.append(getattr(plan, name))
+        elif name in signature.selects_only:
+            values.append(element_name(value))
         elif name not in signature.packed:
             values.append(value)
         elif isinstance(value, tuple):

@@ -9,7 +9,7 @@ import torch
 from mla_kernels.api import selection
 from mla_kernels.compat._arguments import require_one_dtype, shape_of
 from mla_kernels.compat._caches import rows_of
-from mla_kernels.compat._schedule import FlashMLASchedMeta, plan_in, schedule
+from mla_kernels.compat._schedule import FlashMLASchedMeta, filled_by_call, plan_in, schedule
 from mla_kernels.errors import DeviceError, ShapeError
 from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.kernels.base import Kernel
@@ -40,9 +40,8 @@ def decode(  # noqa: PLR0917 (the arguments of the door)
     queries = [q.narrow(2, head * group, group) for head in range(h_k)]
     caches = cache.unbind(2)
     kernel = selection.decode_kernel(queries[0], caches[0], None, True)
-    if isinstance(scheduled, FlashMLASchedMeta):
-        meta = scheduled
-        meta.require_alone(num_splits)
+    meta = filled_by_call(scheduled, num_splits)
+    if meta is not None:
         config = FlashMLASchedMeta.Config(batch, s_q, h_q, page_size, h_k, causal, is_fp8_kvcache)
         if not meta.have_initialized:
             _fill(meta, config, kernel, cast(torch.Tensor, cache_seqlens), q)

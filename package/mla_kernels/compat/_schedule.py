@@ -1,5 +1,8 @@
 """The schedules that FlashMLA's callers carry: a plan in two tensors, or an object that the first call fills.
 
+``get_mla_metadata`` with arguments serves both. Older callers pass on its two tensors, or copies of them. Callers of
+FlashMLA since 9241ae3 and vLLM 0.33 pass on the first result alone, as a ``FlashMLASchedMeta``. That result is both.
+
 ``tile_scheduler_metadata`` holds the bytes of a plan's buffer, padded to whole rows, and nothing is kept beside them:
 its owner may copy them into a buffer of a CUDA graph and pass a slice of that. ``num_splits`` tells the batch by its
 length; what it holds is not read. Sparse decode plans nothing, because each token has its number of indices: its
@@ -8,6 +11,7 @@ tensors are one row of zeros, and as many zeros as tell the batch.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -89,6 +93,44 @@ class FlashMLASchedMeta:
         if self.config != config:
             accepts = f"one for {config}: each configuration needs its own"
             raise ValueRangeError("tile_scheduler_metadata", f"a FlashMLASchedMeta for {self.config}", accepts)
+
+
+class TileSchedulerMetadata(torch.Tensor, FlashMLASchedMeta):
+    """A plan in an int32 tensor ``[parts, 8]``, and an empty ``FlashMLASchedMeta``.
+
+    A call that is given ``num_splits`` takes it for the tensor. A call that is given it alone takes it for the object,
+    and fills it from its own lengths: a CUDA graph then never reads the tensor, whose memory may be gone at a replay.
+    """
+
+    # What is computed of it is a plain tensor.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, object]) -> TileSchedulerMetadata:
+        made = self.clone().as_subclass(TileSchedulerMetadata)
+        vars(made).update(deepcopy(vars(self), memo))
+        return made
+
+
+def filled_by_call(scheduled: object, num_splits: object) -> FlashMLASchedMeta | None:
+    """The object that the first call fills, or None where the caller passes two tensors.
+
+    Raises
+    ------
+    UnsupportedError
+        There is a ``num_splits`` beside an object that is no tensor.
+    """
+    if not isinstance(scheduled, FlashMLASchedMeta):
+        return None
+    if isinstance(scheduled, torch.Tensor):
+        return scheduled if num_splits is None else None
+    scheduled.require_alone(num_splits)
+    return scheduled
+
+
+def both(tensors: Tensors) -> tuple[TileSchedulerMetadata, torch.Tensor]:
+    """What ``get_mla_metadata`` gives with arguments: the same two tensors, the first of which is an object too."""
+    scheduled, num_splits = tensors
+    return scheduled.as_subclass(TileSchedulerMetadata), num_splits
 
 
 def schedule(kernel: Kernel, cache_seqlens: torch.Tensor, shape: Shape) -> Tensors:

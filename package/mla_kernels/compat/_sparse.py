@@ -10,7 +10,7 @@ import torch
 import mla_kernels as mla
 from mla_kernels.compat._arguments import require_one_dtype, shape_of
 from mla_kernels.compat._caches import rows_of
-from mla_kernels.compat._schedule import FlashMLASchedMeta, require_tensors, unscheduled
+from mla_kernels.compat._schedule import FlashMLASchedMeta, filled_by_call, require_tensors, unscheduled
 from mla_kernels.errors import ShapeError, UnsupportedError
 from mla_kernels.formats import HEAD_DIM, LATENT
 
@@ -84,10 +84,10 @@ def _below(slots: int, indices: Any) -> Any:
 
 
 def _require_schedule(scheduled: object, num_splits: object, config: FlashMLASchedMeta.Config, q: torch.Tensor) -> None:
-    if not isinstance(scheduled, FlashMLASchedMeta):
+    meta = filled_by_call(scheduled, num_splits)
+    if meta is None:
         require_tensors(scheduled, num_splits, 1, config.b, f"{config.b} requests with a topk", q)
         return
-    scheduled.require_alone(num_splits)
-    if not scheduled.have_initialized:
-        scheduled.fill(config, unscheduled(q, config.b))
-    scheduled.require(config)
+    if not meta.have_initialized:
+        meta.fill(config, unscheduled(q, config.b))
+    meta.require(config)

@@ -1,7 +1,7 @@
 """The MLA attention of ``flash_mla``, dense and sparse, with its arguments and results, on any arch that has variants.
 
-``import mla_kernels.compat.flash_mla as flash_mla`` replaces the import. Metadata comes in both conventions of
-FlashMLA: an object that the first call fills, and two tensors that may be copied into buffers of a CUDA graph. What is
+``import mla_kernels.compat.flash_mla as flash_mla`` replaces the import. Metadata serves both conventions of FlashMLA:
+an object that the first call fills, and two tensors that may be copied into buffers of a CUDA graph. What is
 served is wider: any number of heads, page size and element type that the arch takes.
 """
 
@@ -15,7 +15,7 @@ import mla_kernels as mla
 from mla_kernels._types import Arch
 from mla_kernels.compat import _dense, _sparse
 from mla_kernels.compat._arguments import Names
-from mla_kernels.compat._schedule import FlashMLASchedMeta, schedule, unscheduled
+from mla_kernels.compat._schedule import FlashMLASchedMeta, TileSchedulerMetadata, both, schedule, unscheduled
 from mla_kernels.devices.machine import arch_for
 from mla_kernels.errors import DTypeError, InvalidArgumentError, UnsupportedError, ValueRangeError
 from mla_kernels.formats import HEAD_DIM, LATENT
@@ -60,7 +60,7 @@ def get_mla_metadata(
     num_heads_q: int | None = None,
     is_fp8_kvcache: bool = False,
     topk: int | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]: ...
+) -> tuple[TileSchedulerMetadata, torch.Tensor]: ...
 def get_mla_metadata(  # noqa: PLR0917 (the signature is theirs)
     cache_seqlens: torch.Tensor | None = None,
     num_q_tokens_per_head_k: int | None = None,
@@ -68,7 +68,7 @@ def get_mla_metadata(  # noqa: PLR0917 (the signature is theirs)
     num_heads_q: int | None = None,
     is_fp8_kvcache: bool = False,
     topk: int | None = None,
-) -> tuple[FlashMLASchedMeta, None] | tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[FlashMLASchedMeta, None] | tuple[TileSchedulerMetadata, torch.Tensor]:
     """Schedule a step: without arguments later, otherwise now, from its lengths and on their device.
 
     Parameters
@@ -87,11 +87,12 @@ def get_mla_metadata(  # noqa: PLR0917 (the signature is theirs)
 
     Returns
     -------
-    tile_scheduler_metadata : FlashMLASchedMeta, or int32 [parts, 8]
-        The whole schedule, in bytes that may be copied to any address that 16 divides. ``parts`` depends on the shape
-        and the device, not on lengths: what a CUDA graph reads can be overwritten with the schedule of the next step.
-        With ``topk``, one row of zeros.
-    num_splits : None, or int32 [batch + 1]
+    tile_scheduler_metadata : FlashMLASchedMeta, with arguments an int32 tensor [parts, 8] too
+        Passed on alone, the object of newer callers: the first call fills it from its own lengths. Passed on with
+        ``num_splits``, the tensor of older callers: the whole schedule, in bytes that may be copied to any address that
+        16 divides. ``parts`` depends on the shape and the device, not on lengths: what a CUDA graph reads can be
+        overwritten with the schedule of the next step. With ``topk``, one row of zeros.
+    num_splits : None, with arguments int32 [batch + 1]
         Tells the batch by its length; what it holds is not read.
 
     Raises
@@ -108,12 +109,12 @@ def get_mla_metadata(  # noqa: PLR0917 (the signature is theirs)
     lengths = cast(torch.Tensor, cache_seqlens)
     if topk is not None:
         _positive("topk", topk)
-        return unscheduled(lengths, batch)
+        return both(unscheduled(lengths, batch))
     arch = cast(Arch, arch_for("cache_seqlens", lengths))
     try:
         # The element types are not known yet, nor needed: all decode variants of an arch make the same plan.
         kernel = mla.lookup(op="decode", arch=arch, kv_layout="paged")
-        return schedule(kernel, lengths, (batch, q_len, num_heads))
+        return both(schedule(kernel, lengths, (batch, q_len, num_heads)))
     except InvalidArgumentError as error:
         raise _NAMES_OF_METADATA.renamed(error) from None
 

@@ -6,6 +6,8 @@ from ``sgl_kernel``. What is served is wider: any number of heads, page size and
 
 from __future__ import annotations
 
+from itertools import product
+
 import mla_kernels as mla
 from mla_kernels.compat._arguments import Names, require_one_dtype, shape_of
 from mla_kernels.errors import InvalidArgumentError, ShapeError, ValueRangeError
@@ -13,10 +15,12 @@ from mla_kernels.formats import HEAD_DIM, LATENT, ROPE
 from mla_kernels.tensors import Tensor
 
 MOST_HEADS = 128
-"""What ``sgl_kernel`` sizes the workspace for."""
+"""The most heads of a decode that ``cutlass_mla_get_workspace_size`` has room for."""
 
 _TILE = 128
 """Tokens that every table holds a multiple of: the kernels of ``sgl_kernel`` require it."""
+_HEADS = tuple(range(16, MOST_HEADS + 1, 16))
+"""Heads to size for: kernels tile heads by multiples of 16, and between two of them more heads never need less."""
 _PAGE_SIZES = tuple(1 << power for power in range(8))
 _NAMES = Names(
     {
@@ -89,7 +93,7 @@ def cutlass_mla_decode(  # noqa: PLR0917 (the signature is theirs)
 def cutlass_mla_get_workspace_size(
     max_seq_len: int, num_batches: int, sm_count: int = 0, num_kv_splits: int = 1
 ) -> int:
-    """Bytes of workspace for any decode of up to 128 heads on the current arch.
+    """Bytes of workspace for any decode of 1 to 128 heads on the current arch; fewer heads may need more bytes.
 
     Parameters
     ----------
@@ -105,7 +109,7 @@ def cutlass_mla_get_workspace_size(
     Returns
     -------
     int
-        The largest need of the arch's variants, over their page sizes.
+        The largest need of the arch's variants, over the numbers of heads and the page sizes that they accept.
 
     Raises
     ------
@@ -121,17 +125,18 @@ def cutlass_mla_get_workspace_size(
     tokens = -(-max_seq_len // _TILE) * _TILE
     arch = mla.lookup(op="decode", kv_layout="paged", num_heads=MOST_HEADS, q_len=1).variant.arch
     sizes = [0]
-    for variant in mla.variants(op="decode", arch=arch, kv_layout="paged", num_heads=MOST_HEADS, q_len=1):
+    for variant in mla.variants(op="decode", arch=arch, kv_layout="paged", q_len=1):
         if variant.baked["q_dtype"] != variant.baked["kv_dtype"]:
             continue
         kernel = mla.lookup(op="decode", arch=arch, kv_layout="paged", **variant.baked)  # type: ignore[arg-type]
-        for page_size in _PAGE_SIZES:
-            if page_size in variant.accepts["page_size"]:
-                pages = {"page_size": page_size, "table_width": tokens // page_size}
-                size = kernel.workspace_size(
-                    batch=num_batches, q_len=1, num_heads=MOST_HEADS, max_splits=splits, **pages
-                )
-                sizes.append(size)
+        heads = [number for number in _HEADS if number in variant.accepts["num_heads"]]
+        pages = [size for size in _PAGE_SIZES if size in variant.accepts["page_size"]]
+        for num_heads, page_size in product(heads, pages):
+            size = kernel.workspace_size(
+                batch=num_batches, q_len=1, num_heads=num_heads, max_splits=splits,
+                page_size=page_size, table_width=tokens // page_size,
+            )  # fmt: skip
+            sizes.append(size)
     return max(sizes)
 
 

@@ -71,7 +71,8 @@ def concat_and_cache_mla(  # noqa: PLR0917 (the signature is theirs)
     slot_mapping : int64 [num_actual_tokens]
         ``block * block_size + offset``; a negative slot is skipped.
     kv_cache_dtype : str
-        ``auto``, ``bfloat16`` or ``float16``; ``fp8`` or ``fp8_e4m3``, e4m3 with one scale; ``fp8_ds_mla``.
+        ``auto``, ``bfloat16`` or ``float16``; ``fp8`` or ``fp8_e4m3``, e4m3 with one scale; ``fp8_ds_mla``, whose
+        scales are powers of two, as vLLM 0.33 writes them.
     scale : float32 [1]
         What one unit of an e4m3 element stands for; not read for other caches.
     skip_scale : bool
@@ -82,13 +83,15 @@ def concat_and_cache_mla(  # noqa: PLR0917 (the signature is theirs)
     InvalidArgumentError
     """
     tokens = slot_mapping.numel()
+    in_rows = kv_cache_dtype == "fp8_ds_mla"
     if kv_cache_dtype in ("auto", "bfloat16", "float16"):
         own_scale = None
-    elif kv_cache_dtype == "fp8_ds_mla":
+    elif in_rows:
         own_scale, kv_cache = None, kv_cache.view(torch.uint8)
     elif kv_cache_dtype in ("fp8", "fp8_e4m3"):
         own_scale, kv_cache = scale.view(1), kv_cache.view(torch.float8_e4m3fn)
     else:
         accepts = "auto, bfloat16, float16, fp8, fp8_e4m3 or fp8_ds_mla"
         raise UnsupportedError("kv_cache_dtype", repr(kv_cache_dtype), accepts)
-    store_kv(kv_c[:tokens], k_pe[:tokens], kv_cache, slot_mapping.flatten(), scale=own_scale)
+    slots = slot_mapping.flatten()
+    store_kv(kv_c[:tokens], k_pe[:tokens], kv_cache, slots, scale=own_scale, power_of_two_scales=in_rows)

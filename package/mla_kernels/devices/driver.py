@@ -74,7 +74,7 @@ def driver() -> Driver:
         _call("cuInit", 0)
         gpus = tuple(_gpu(_number("cuDeviceGet", ordinal)) for ordinal in range(_number("cuDeviceGetCount")))
     except OSError as error:
-        reason = f"the CUDA driver cannot be loaded ({error}): it is not installed, or this is no NVIDIA machine"
+        reason = f"the CUDA driver cannot be loaded ({error}): it is not installed, or no NVIDIA GPU is present"
         return Driver("missing", reason)
     except _CallError as error:
         return Driver("no device" if error.status == _NO_DEVICE else "failed", _why(error), version)

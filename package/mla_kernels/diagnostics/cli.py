@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import mla_kernels
-from mla_kernels import _launcher
-from mla_kernels.devices.driver import driver
-from mla_kernels.devices.machine import devices, dotted
-from mla_kernels.diagnostics import tables
+from mla_kernels.diagnostics import info, tables
 from mla_kernels.diagnostics.bench import command as bench
 from mla_kernels.errors import MlaError, ValueRangeError
-from mla_kernels.payloads import evidence
-from mla_kernels.payloads.discovery import Payload, payloads
+from mla_kernels.models import Model, model, models
+from mla_kernels.payloads.discovery import payloads
+from mla_kernels.resolve.obstacle import install
+from mla_kernels.version import __version__
+
+PROGRAM = "mla-kernels"
+SHELLS = ("bash", "zsh")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +44,8 @@ def status_of(run: Callable[[argparse.Namespace], int], options: argparse.Namesp
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m mla_kernels", description=__doc__)
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
     def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
@@ -52,14 +54,23 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(run=run)
         return added
 
-    command("info", _info, "versions, devices, and the payloads found and rejected")
-    command("doctor", _doctor, "check files, driver and payloads, and one launch of each; status 1 for a fault")
+    command("info", _info, "print versions, devices, payloads and environment variables, as a bug report needs them")
+    command("doctor", _doctor, "check files, driver and payloads, and launch each payload once; status 1 for a fault")
     for added in (
-        command("list", _list, "the variants that serve a partial config"),
-        command("explain", _explain, "why a config is served by a variant, or by none"),
+        command("list", _list, "list the variants that serve a partial config; status 1 if none does"),
+        command("explain", _explain, "say why a variant serves a config, or why none does; status 1 if none does"),
     ):
         added.add_argument("config", nargs="*", metavar="field=value", help="such as op=decode page_size=64")
+    added = command("models", _models, "list the models, and what the installed payloads serve of them")
+    added.add_argument("name", nargs="?", metavar="MODEL", help="one model, such as DeepSeek-R1, with its configs")
+    added.add_argument("--arch", help="an arch whose payload is installed; by default each of them")
+    added.add_argument(
+        "--tensor-parallel", type=int, default=1, metavar="N", help="ranks that share the heads; default 1"
+    )
     bench.add_options(command("bench", bench.run, "time the decode kernels of an arch"))
+    completion = commands.add_parser("completion", help="print a completion script for a shell")
+    completion.add_argument("shell", choices=SHELLS)
+    completion.set_defaults(run=_completion)
     return parser
 
 
@@ -74,89 +85,61 @@ def _config(pairs: Sequence[str]) -> dict[str, object]:
 
 
 def _info(options: argparse.Namespace) -> int:
-    installed = payloads()
-    asked = driver()
-    report: dict[str, Any] = {
-        "version": mla_kernels.__version__,
-        "abi_hash": _launcher.ABI_HASH,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "cpu_isa_limit": os.environ.get("MLA_KERNELS_CPU_ISA"),
-        "driver": {"state": asked.state, "version": asked.version, "reason": asked.reason},
-        "devices": [
-            {
-                "device": f"{each.kind}:{each.ordinal}",
-                "arch": each.arch,
-                "capability": dotted(each.capability) if each.capability else None,
-                "description": each.description,
-            }
-            for each in devices()
-        ],
-        "payloads": [_describe(payload) for payload in installed.found.values()],
-        "rejected": [{"payload": each.name, "reason": each.reason} for each in installed.rejected],
-    }
+    told = info.report()
     if options.json:
-        return _print_json(report)
-    print(f"mla-kernels {report['version']} (ABI {report['abi_hash']}), Python {report['python']}, {report['machine']}")
-    if report["cpu_isa_limit"]:
-        print(f"the CPU's instruction set is lowered to {report['cpu_isa_limit']} by MLA_KERNELS_CPU_ISA")
-    print(asked.reason or f"the CUDA driver serves CUDA {asked.version}")
-    _print_table("devices", report["devices"])
-    _print_table("payloads", report["payloads"])
-    if report["rejected"]:
-        _print_table("rejected payloads", report["rejected"])
+        return _print_json(told)
+    print(*info.lines(told), sep="\n")
     return 0
-
-
-def _state(payload: Payload) -> str:
-    if payload.registry.device == "cpu":
-        return "runs on the host"
-    return evidence.state(payload.folder, payload.folder / f"libmla_{payload.name}.so")
-
-
-def _describe(payload: Payload) -> dict[str, Any]:
-    return {
-        "payload": payload.name,
-        "version": payload.version,
-        "arch": payload.registry.arch,
-        "variants": len(payload.registry.variants),
-        "commit": payload.manifest.revision,
-        "state": _state(payload),
-        "folder": str(payload.folder),
-    }
 
 
 def _doctor(options: argparse.Namespace) -> int:
     from mla_kernels.diagnostics import doctor
 
-    checks = doctor.examine()
+    with tables.status("checking the installation"):
+        checks = doctor.examine()
     faults = sum(check.state == "fault" for check in checks)
-    rows = [asdict(check) for check in checks]
     if options.json:
-        _print_json(rows)
+        _print_json([asdict(check) for check in checks])
     else:
-        try:
-            _print_table("doctor", rows)
-        except tables.MissingPackageError:  # what is broken should not need rich to be told
-            print(*(f"{row['state']:8}{row['name']}: {row['detail']}" for row in rows), sep="\n")
-        print(f"{faults} of {len(checks)} checks found a fault" if faults else "no fault found")
+        for check in checks:
+            print(tables.wrapped(f"{check.state:8}{check.name}: {check.detail}", indent=8))
+        print(f"{faults} of {len(checks)} checks found a fault" if faults else "all checks passed")
     return 1 if faults else 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = mla_kernels.variants(**_config(options.config))
+    config = _config(options.config)
+    found = mla_kernels.variants(**config)
+    if not found:
+        print(_nothing(config), file=sys.stderr)
     if options.json:
-        return _print_json([variant.as_dict() for variant in found])
-    rows = [
-        {
-            "variant": variant.name,
-            "priority": variant.priority,
-            "accepts": "; ".join(f"{field}: {domain}" for field, domain in variant.accepts.items()),
-        }
-        for variant in found
-    ]
-    _print_table(f"{len(found)} variants", rows)
-    return 0
+        _print_json([variant.as_dict() for variant in found])
+    elif found:
+        rows = [
+            {
+                "variant": variant.name,
+                "priority": variant.priority,
+                "accepts": "; ".join(f"{field} {domain}" for field, domain in variant.accepts.items()),
+            }
+            for variant in found
+        ]
+        tables.table(f"{len(found)} variants", rows)
+    return 0 if found else 1
+
+
+def _nothing(config: dict[str, object]) -> str:
+    """Why a list is empty: the payload of the arch is absent, or none of its variants fits."""
+    installed = payloads()
+    name = str(config.get("arch", ""))
+    arch = installed.arch(name)
+    if name and arch is None:
+        return f"there is no arch {name}; accepts {', '.join(each.name for each in installed.archs)}"
+    if arch is not None and installed.registry_of(name) is None:
+        why = next((f"was rejected: {each.reason}" for each in installed.rejected if each.name == arch.payload), "")
+        return f"the payload of arch {name} {why or f'is not installed: {install(arch)}'}"
+    asked = " ".join(f"{field}={value}" for field, value in config.items())
+    found = ", ".join(installed.found) or "none"
+    return f"no variant of the installed payloads ({found}) serves {asked or 'anything'}"
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -164,14 +147,76 @@ def _explain(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(explanation.as_dict())
     else:
-        print(explanation)
+        print(*map(tables.wrapped, str(explanation).splitlines()), sep="\n")
     return 0 if explanation.chosen else 1
+
+
+def _models(options: argparse.Namespace) -> int:
+    if options.name:
+        return _model(model(options.name), options)
+    served = {
+        each: [arch for arch in _archs(options) if each.served(arch=arch, tensor_parallel=options.tensor_parallel)]
+        for each in models()
+        if each.heads % options.tensor_parallel == 0
+    }
+    if options.json:
+        return _print_json([{**asdict(each), "served_by": archs} for each, archs in served.items()])
+    rows = [
+        {
+            "model": each.name,
+            "heads": each.heads // options.tensor_parallel,
+            "d_qk": each.d_qk,
+            "d_v": each.d_v,
+            "top-k": each.topk or None,
+            "served by": ", ".join(archs) or "no payload here",
+        }
+        for each, archs in served.items()
+    ]
+    tables.table(f"{len(rows)} models; {PROGRAM} models MODEL tells more of one", rows)
+    return 0
+
+
+def _model(each: Model, options: argparse.Namespace) -> int:
+    """What is known of one model, and the variant that serves each config of one of its ranks."""
+    served = [
+        {**config, "variant": mla_kernels.variants(**config)[0].name}
+        for arch in _archs(options)
+        for config in each.served(arch=arch, tensor_parallel=options.tensor_parallel)
+    ]
+    if options.json:
+        return _print_json({**asdict(each), "served": served})
+    facts = {name.replace("_", " "): value for name, value in asdict(each).items() if value not in ((), 0, False)}
+    for name, value in facts.items():
+        print(tables.wrapped(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}"))
+    ranks = f"a rank of {options.tensor_parallel}" if options.tensor_parallel > 1 else "one rank"
+    print(f"\nwith {each.heads // options.tensor_parallel} heads on {ranks}, the installed payloads serve")
+    for config in served:
+        fields = (f"{field}={value}" for field, value in config.items() if field != "variant")
+        print(tables.wrapped(f"  {' '.join(fields)}"))
+        print(f"    by {config['variant']}")
+    if not served:
+        print("  none of its operations")
+    return 0
+
+
+def _archs(options: argparse.Namespace) -> tuple[str, ...]:
+    """The archs whose payloads are installed, or the one that is asked for."""
+    found = tuple(payload.registry.arch for payload in payloads().found.values())
+    if options.arch is None:
+        return found
+    if options.arch not in found:
+        raise ValueRangeError("arch", repr(options.arch), f"{', '.join(found) or 'none'}, whose payloads are installed")
+    return (options.arch,)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    tables.require("shtab", "mla-kernels[cli]")
+    import shtab
+
+    print(shtab.complete(_parser(), shell=options.shell))
+    return 0
 
 
 def _print_json(value: object) -> int:
     print(json.dumps(value, indent=2))
     return 0
-
-
-def _print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
-    tables.table(title, rows)

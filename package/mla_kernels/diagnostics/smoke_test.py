@@ -1,4 +1,4 @@
-"""One small launch of a payload on fresh random inputs, held against the reference."""
+"""One small launch of a payload on fresh random inputs, compared with the reference."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def launch(payload: Payload, ordinal: int | None = None) -> str:
     results = bound(payload, variant, problem.config)(**on_device)
     named = zip(("out", "lse"), results, problem.wanted, strict=True)
     error = max(_error(name, result, wanted, seed) for name, result, wanted in named)
-    return f"{variant.name} on {device} is off by {error:.1e} at most, with inputs of {'NumPy' if numpy else 'torch'}"
+    inputs = "NumPy" if numpy else "torch"
+    return f"{variant.name} on {device}: maximum error {error:.1e} against the reference ({inputs} inputs)"
 
 
 def _framework(name: str) -> tuple[Any, str]:

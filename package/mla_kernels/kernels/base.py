@@ -9,10 +9,9 @@ from typing import Any, Protocol
 from mla_kernels import _launcher
 from mla_kernels.errors import UnsupportedError, ValueRangeError, WorkspaceError
 from mla_kernels.formats import HEAD_DIM, LATENT
-from mla_kernels.payloads.registry import Range, Value, Variant
+from mla_kernels.payloads.registry import Limits, Range, Value, Variant
 from mla_kernels.tensors import Tensor, device_of, first
 
-Limits = Mapping[str, tuple[int, int, int]]
 NativeLaunch = Callable[..., tuple[int, int] | None]
 """Launches, or launches nothing and returns the bytes that it lacks of plan and workspace where they are None."""
 
@@ -35,8 +34,12 @@ class Plan:
         ``uint8``; its size depends on the shape only, its content on the lengths.
     variant : str
         The name of the variant that made it.
-    batch, q_len, num_heads : int
-        The shape that it was made for.
+    batch : int
+        The number of requests that it was made for.
+    q_len : int
+        The number of new tokens of each request that it was made for.
+    num_heads : int
+        The number of query heads that it was made for.
     max_splits : int
         The most parts that a request is split into; 0 lets the payload choose from the shape.
     batch_invariant : bool
@@ -59,7 +62,8 @@ class Plan:
 class Kernel:
     """A variant bound to a config: call it on tensors. ``lookup`` makes it.
 
-    ``kernel(...)`` is ``kernel.launch(...)``; CPython calls a method faster than an object.
+    ``kernel(...)`` is ``kernel.launch(...)``; CPython calls a method faster than an object. A kernel can be copied and
+    pickled; another process binds the same variant of the payload that is installed there.
 
     Attributes
     ----------
@@ -81,6 +85,9 @@ class Kernel:
         self._limits = limits
         self._native = bind(limits=limits)
         self._launch: NativeLaunch = self._native.launch
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.variant, self.config, self._bind, self._limits)
 
     def __repr__(self) -> str:
         numbers = "".join(f", {name}={value}" for name, value in self.config.items() if isinstance(value, int))
@@ -174,7 +181,7 @@ def require_together(name: str, extra: object, indices: object, lengths: object)
         raise UnsupportedError("extra_topk_length", "a tensor", "None, because extra_indices is None")
 
 
-def limits(variant: Variant, config: Mapping[str, Value]) -> dict[str, tuple[int, int, int]]:
+def limits(variant: Variant, config: Mapping[str, Value]) -> Limits:
     """The extents that a kernel takes: exactly the config's numbers, and elsewhere what the variant accepts."""
     contiguous = config.get("kv_layout") == "contiguous"
     result: dict[str, tuple[int, int, int]] = {}

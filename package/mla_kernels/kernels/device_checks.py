@@ -42,7 +42,7 @@ def _decode(problem: Problem) -> None:
         return
     for b, (length, row) in enumerate(zip(lengths, _values(table), strict=True)):
         for i, page in enumerate(row[: -(-length // page_size)]):
-            _within(f"block_table[{b}, {i}]", page, 0, pages - 1)
+            _below_count(f"block_table[{b}, {i}]", page, pages, "page, because kv_cache has none")
 
 
 def _sparse(problem: Problem) -> None:
@@ -79,7 +79,9 @@ def _gather_kv(problem: Problem) -> None:
 
 
 def _to_global_indices(problem: Problem) -> None:
-    _each("req_id", problem["req_id"], 0, problem["block_table"].shape[0] - 1)
+    requests = problem["block_table"].shape[0]
+    for i, request in enumerate(_flat(_values(problem["req_id"]))):
+        _below_count(f"req_id[{i}]", request, requests, "request, because block_table has none")
 
 
 _CHECKS: dict[str, Callable[[Problem], None]] = {
@@ -104,7 +106,13 @@ def _flat(values: Any) -> list[Any]:
 
 def _within(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise ValueRangeError(name, str(value), f"{least} to {most}" if most >= least else "nothing: there is none")
+        raise ValueRangeError(name, str(value), f"{least} to {most}")
+
+
+def _below_count(name: str, value: int, count: int, none: str) -> None:
+    """Refuse the number of a page or a request that is not there."""
+    if not 0 <= value < count:
+        raise ValueRangeError(name, str(value), f"0 to {count - 1}" if count else f"no {none}")
 
 
 def _each(name: str, tensor: Tensor, least: int, most: int) -> None:

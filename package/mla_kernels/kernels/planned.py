@@ -7,8 +7,8 @@ from typing import Any
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
 from mla_kernels.formats import HEAD_DIM
-from mla_kernels.kernels.base import Bind, Kernel, Limits, Plan
-from mla_kernels.payloads.registry import Value, Variant
+from mla_kernels.kernels.base import Bind, Kernel, Plan
+from mla_kernels.payloads.registry import Limits, Value, Variant
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
@@ -44,7 +44,9 @@ class PlannedKernel(Kernel):
         ----------
         seq_lens : int32 [batch]
             Tokens in the cache of each request, the new ones included.
-        num_heads, q_len : int, optional
+        num_heads : int, optional
+            By default what the kernel's config fixes.
+        q_len : int, optional
             By default what the kernel's config fixes.
         max_splits : int, optional
             The most parts that a request is split into; 0, the default, lets the payload choose from the shape.
@@ -109,7 +111,7 @@ class PlannedKernel(Kernel):
                 raise ShapeError(
                     "plan", f"a plan of {name} {extent}", f"{name} {fixed}, which the kernel's config fixes"
                 )
-        native = self._bind(limits={**self._limits, **{name: (n, n, 1) for name, n in exact.items()}})
+        native = self._bind(limits={**self._limits, **{name: (n, n, 1, True) for name, n in exact.items()}})
         if len(self._launches) >= _MOST_SHAPES:
             self._launches.clear()
         return self._launches.setdefault(plan.shape, native.launch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from mla_kernels.payloads.distributions import CORE, Installed, clash, installed
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.json_fields import BROKEN
 from mla_kernels.payloads.manifest import REGISTRY, Manifest, library_name
-from mla_kernels.payloads.registry import Arch, Registry
+from mla_kernels.payloads.registry import Arch, Limits, Registry, Value
 from mla_kernels.version import __version__
 
 
@@ -42,7 +42,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payload:
-    """A payload in use: its registry, what its build says of it, and its loaded library."""
+    """A payload in use: its registry, what its build says of it, and its loaded library.
+
+    Another process that unpickles one gets the payload of that name which is installed there.
+    """
 
     name: str
     version: str
@@ -50,6 +53,13 @@ class Payload:
     registry: Registry
     manifest: Manifest
     library: _launcher.Payload
+
+    def kernel(self, variant: str, traits: Mapping[str, Value], *, limits: Limits) -> _launcher.Kernel:
+        """The launcher's kernel of one variant, which takes the extents that ``limits`` states."""
+        return self.library.kernel(variant, traits, limits, self.registry.device)
+
+    def __reduce__(self) -> tuple[Callable[[str], Payload], tuple[str]]:
+        return in_use, (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,20 @@ class Payloads:
 def payloads() -> Payloads:
     """Load every installed payload once; later calls answer from memory."""
     return gather(sources(installed()))
+
+
+def in_use(name: str) -> Payload:
+    """The payload of that name.
+
+    Raises
+    ------
+    PayloadError
+        It is not installed, or was rejected.
+    """
+    if name not in payloads().found:
+        reasons = [str(each) for each in payloads().rejected if each.name == name]
+        raise PayloadError("; ".join(reasons) or f"payload {name} is not installed in this process's environment")
+    return payloads().found[name]
 
 
 def sources(found: Mapping[str, tuple[Installed, ...]]) -> tuple[Source, ...]:

@@ -15,7 +15,9 @@ class Index:
     variants : tuple[Variant, ...]
         Highest priority first, then by name.
     fields : tuple[str, ...]
-        The fields that a config of this op may name.
+        The traits and numbers that a config of this op may name.
+    known : frozenset[str]
+        The same, and ``op``.
     """
 
     def __init__(self, variants: Iterable[Variant]) -> None:
@@ -37,6 +39,7 @@ class Index:
             for field, groups in accepts.items()
         }
         self.fields = tuple(dict.fromkeys([*self._baked, *self._accepts]))
+        self.known = frozenset(("op", *self.fields))
 
     def best(self, config: Mapping[str, Value]) -> Variant | None:
         """The variant of highest priority that serves ``config``."""

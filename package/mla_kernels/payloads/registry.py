@@ -12,6 +12,9 @@ from mla_kernels.payloads.json_fields import typed
 
 Value: TypeAlias = str | int
 
+Limits: TypeAlias = Mapping[str, tuple[int, int, int] | tuple[int, int, int, bool]]
+"""Minimum, maximum and step of dimensions and integers, and whether a plan sets them."""
+
 Capability: TypeAlias = tuple[int, int]
 """A compute capability, such as ``(9, 0)``."""
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import get_args
 
 from mla_kernels import _launcher
-from mla_kernels._types import DTYPES, FIELDS, KV_LAYOUTS
+from mla_kernels._types import DTYPES, FIELDS, KV_LAYOUTS, Arch
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.errors import ValueRangeError
 from mla_kernels.formats import WIDTHS
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Value
+from mla_kernels.tensors import element_name
+
+_FIELDS = frozenset(FIELDS)
+_ARCHS = frozenset(get_args(Arch))
+_NAMES: dict[str, Collection[str]] = {"op": _launcher.OPS, "kv_layout": KV_LAYOUTS}
+_ANY_NAME = ("arch", "load", "schedule")
 
 
 def completed(config: Mapping[str, object]) -> dict[str, Value]:
@@ -18,8 +25,9 @@ def completed(config: Mapping[str, object]) -> dict[str, Value]:
     op = _name("op", config.get("op"), _launcher.OPS)
     wanted = checked(config)
     index = payloads().indices[op]
-    for field in wanted if index.variants else ():
-        _name(f"config field of {op}", field, ("op", *index.fields))
+    if index.variants and not wanted.keys() <= index.known:
+        for field in wanted:
+            _name(f"config field of {op}", field, ("op", *index.fields))
     if "arch" not in wanted:
         wanted["arch"] = current_arch()
     own = wanted.get("q_dtype", wanted.get("in_dtype"))
@@ -37,25 +45,31 @@ def with_widths(config: Mapping[str, Value], fields: Collection[str]) -> dict[st
 
 def checked(config: Mapping[str, object]) -> dict[str, Value]:
     """Refuse names and values that no variant could have; drop what is ``None``, and order the rest."""
-    for field in config:
-        _name("config field", field, FIELDS)
+    if not config.keys() <= _FIELDS:
+        for field in config:
+            _name("config field", field, FIELDS)
     return {field: _value(field, config[field]) for field in FIELDS if config.get(field) is not None}
 
 
 def _value(field: str, value: object) -> Value:
-    if field == "op":
-        return _name(field, value, _launcher.OPS)
+    if field in _NAMES:
+        return _name(field, value, _NAMES[field])
     if field.endswith("_dtype"):
-        return _name(field, value, DTYPES)
-    if field == "kv_layout":
-        return _name(field, value, KV_LAYOUTS)
-    if field in ("arch", "load", "schedule"):
+        return _name(field, element_name(value), DTYPES)
+    if field in _ANY_NAME:
         if not isinstance(value, str):
             raise ValueRangeError(field, repr(value), "a name")
-        return value
+        return _arch(value) if field == "arch" else value
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueRangeError(field, repr(value), "an integer from 0")
     return value
+
+
+def _arch(name: str) -> str:
+    """The arch of that name, or the one that the payload of that name is built for: ``sm90a`` for ``sm90``."""
+    if name in _ARCHS or payloads().arch(name):
+        return name
+    return next((arch.name for arch in payloads().archs if arch.payload == name), name)
 
 
 def _name(argument: str, value: object, names: Collection[str]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+from mla_kernels._types import Arch
 from mla_kernels.payloads.discovery import Rejected, payloads
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.resolve.addition import addition, pairs
@@ -43,7 +44,7 @@ class Explanation:
     command : str or None
         What would add a variant for the config, where the matrix allows one.
     refusal : str or None
-        Why the matrix allows none.
+        Why the matrix allows none, or why no payload serves the arch.
     obstacle : str or None
         Why this machine cannot run the arch: its driver, its devices, or a payload that is not in use.
     rejected : tuple[Rejected, ...]
@@ -65,9 +66,9 @@ class Explanation:
         if self.command:
             lines.append(f"to add it: {self.command}")
         if self.refusal:
-            lines.append(f"it cannot be added: {self.refusal}")
+            lines.append(self.refusal)
         if self.obstacle:
-            lines.append(f"it cannot run here: {self.obstacle}")
+            lines.append(f"{'but ' * bool(self.chosen)}it cannot run here: {self.obstacle}")
         others = (each for each in self.rejected if each.reason not in (self.obstacle or ""))
         return "\n".join([*lines, *map(str, others)])
 
@@ -139,15 +140,19 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     nearest = index.nearest(searched, MOST_CANDIDATES)
     candidates = tuple(Candidate(variant, _miss(variant, field, searched[field])) for variant, field in nearest)
     reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
-    command, refusal = addition(op, searched, [variant for variant, _ in nearest], registry)
-    return Explanation(op, config, None, reason, candidates, command or None, refusal or None, stop, installed.rejected)
+    command, why = addition(op, searched, [variant for variant, _ in nearest], registry)
+    refusal = f"it cannot be added: {why}" if why else None
+    return Explanation(op, config, None, reason, candidates, command or None, refusal, stop, installed.rejected)
 
 
-def _no_payload(name: str) -> str:
+def _no_payload(name: str) -> str | None:
+    """Why no payload serves an arch; None where its payload is installed but was rejected, which is said of it."""
     installed = payloads()
-    archs = ", ".join(payload.registry.arch for payload in installed.found.values())
     arch = installed.arch(name)
-    hint = f"; {install(arch)}" if arch else ""
+    if any(each.name in (name, arch and arch.payload) for each in installed.rejected):
+        return None
+    archs = ", ".join(payload.registry.arch for payload in installed.found.values())
+    hint = f"; {install(arch)}" if arch else f"; the archs are {', '.join(get_args(Arch))}"
     return f"no payload for arch {name} is installed; installed: {archs or 'none'}{hint}"
 
 

@@ -157,3 +157,16 @@ def test_a_graph_fills_an_object(variant: str) -> None:
     check_replays(
         steps(variant), lambda _: {"tile_scheduler_metadata": get_mla_metadata()[0]}, lambda problem, lengths: None
     )
+
+
+def test_a_graph_does_not_read_the_tensor_that_an_object_is(variant: str) -> None:
+    """The first result of ``get_mla_metadata`` with arguments, made before the graph and passed alone."""
+    problems = steps(variant)
+    made = [problems[0][0].metadata(problems[0][1]["cache_seqlens"])[0] for _ in range(2)]
+    given = iter(made)
+
+    def overwrite(*_: Any) -> None:
+        for meta in made:
+            meta.fill_(-1)
+
+    check_replays(problems, lambda _: {"tile_scheduler_metadata": next(given)}, overwrite)

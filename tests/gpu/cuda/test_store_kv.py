@@ -7,6 +7,7 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
+from mla_kernels.errors import UnsupportedError
 from torch import Tensor
 
 from tests.gpu.support.store_kv import TYPES, check, kernel, on_gpu, scale_of, tokens
@@ -43,6 +44,33 @@ def test_magnitudes(arch: str, in_dtype: str, kv_dtype: str, deviation: float) -
     latent[4] = 0.0
     latent[4, 511] = 3.0
     check(arch, (in_dtype, kv_dtype), (latent, rope), torch.arange(33), (3, 16))
+
+
+@pytest.mark.parametrize("in_dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 60.0, 5000.0])
+@pytest.mark.parametrize("pad", PADS)
+def test_power_of_two_scales(arch: str, in_dtype: str, deviation: float, pad: int) -> None:
+    latent, rope = tokens(in_dtype, 33, deviation=deviation)
+    latent[2], rope[2] = 0.0, -0.0
+    latent[3, 128:256] = -0.0
+    latent[4, 511], latent[5, 7], latent[6, 130] = 3.0, torch.inf, torch.nan
+    latent[7], latent[8] = 448.0, 450.0
+    check(arch, (in_dtype, "fp8_ds_mla"), (latent, rope), torch.arange(33), (3, 16), pad=pad, powers=True)
+
+
+@pytest.mark.parametrize("in_dtype", ["fp16", "bf16"])
+def test_every_value_with_power_of_two_scales(arch: str, in_dtype: str) -> None:
+    check(arch, (in_dtype, "fp8_ds_mla"), every_value(in_dtype), torch.arange(128), (2, 64), powers=True)
+
+
+@pytest.mark.parametrize(("in_dtype", "kv_dtype"), [row for row in TYPES if row[1] != "fp8_ds_mla"])
+def test_power_of_two_scales_are_refused_without_scales_in_rows(arch: str, in_dtype: str, kv_dtype: str) -> None:
+    latent, rope = (part.cuda() for part in tokens(in_dtype, 2))
+    cache, slots = guarded((1, 4, width_of(kv_dtype)), kv_dtype), torch.arange(2).cuda()
+    with pytest.raises(UnsupportedError, match="power_of_two_scales"):
+        kernel(arch, in_dtype, kv_dtype)(
+            latent, rope, cache.view, slots, scale=on_gpu(scale_of(kv_dtype)), power_of_two_scales=True
+        )
 
 
 def every_value(in_dtype: str) -> tuple[Tensor, Tensor]:

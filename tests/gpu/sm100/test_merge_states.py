@@ -18,7 +18,8 @@ def test_the_reduction_alone(out_dtype: str, states: int, counted: bool) -> None
     memory_of_o = torch.randn(tokens, 128, states, 512, device="cuda", generator=source)
     memory_of_lse = torch.randn(tokens, states, 128, device="cuda", generator=source) * 5
     o, lse = memory_of_o.permute(2, 0, 1, 3), memory_of_lse.permute(1, 0, 2)
-    memory_of_lse[3] = float("-inf")
+    memory_of_lse[3], memory_of_lse[4] = float("-inf"), float("inf")  # without tokens, ours and FlashMLA's
+    memory_of_lse[5, 0, ::2] = float("inf")
     counts = None
     if counted:
         counts = torch.randint(0, states + 1, (tokens,), device="cuda", dtype=torch.int32)

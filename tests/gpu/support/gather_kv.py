@@ -7,6 +7,7 @@ from typing import Any
 
 import mla_kernels as mla
 import torch
+from mla_kernels.formats import HEAD_DIM, LATENT, ROPE
 from torch import Tensor
 
 from tests.gpu.support.launches import Case
@@ -32,7 +33,7 @@ def scale_of(kv_dtype: str) -> float:
 
 def stored(kv_dtype: str, n: int, seed: int = 0) -> Tensor:
     """Random rows as a cache stores them."""
-    return encode(random(generator(seed), n, 576), kv_dtype, 0.0137, exact_scales=False)
+    return encode(random(generator(seed), n, HEAD_DIM), kv_dtype, 0.0137, exact_scales=False)
 
 
 def pool(kv_dtype: str, slots: Tensor, rows: Tensor, pages: tuple[int, int]) -> Tensor:
@@ -54,7 +55,7 @@ def check(
     want = kernel("cpu", kv_dtype, out_dtype)(cache, present, kv_scale=scale)
     on_gpu = tuple(padded(part, pad) for part in parts)
     given: Packed = on_gpu if len(on_gpu) == 2 else on_gpu[0]
-    whole, latent, rope = (guarded((len(indices), width), out_dtype, pad) for width in (576, 512, 64))
+    whole, latent, rope = (guarded((len(indices), width), out_dtype, pad) for width in (HEAD_DIM, LATENT, ROPE))
     gather, slots = kernel(arch, kv_dtype, out_dtype), indices.cuda()
     with unchanged(*on_gpu, slots):
         gather(given, slots, kv_scale=scale, out=whole.view)
@@ -69,7 +70,7 @@ def check(
 
 def case(arch: str, kv_dtype: str, out_dtype: str, device: str = "cuda") -> Case:
     """A gather of 70 rows from 80 slots, where some indices are negative."""
-    out = torch.empty(70, 576, dtype=memory.DTYPES[out_dtype], device=device)
+    out = torch.empty(70, HEAD_DIM, dtype=memory.DTYPES[out_dtype], device=device)
     scale = scale_of(kv_dtype)
 
     def fresh(seed: int) -> tuple[Tensor, Tensor]:

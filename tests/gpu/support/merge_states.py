@@ -8,6 +8,7 @@ from typing import Any
 import mla_kernels as mla
 import torch
 from mla_kernels import reference
+from mla_kernels.formats import LATENT
 from torch import Tensor
 
 from tests.gpu.support.launches import Case
@@ -25,7 +26,9 @@ def kernel(arch: str, in_dtype: str, out_dtype: str) -> Any:
     return mla.lookup(op="merge_states", arch=arch, in_dtype=in_dtype, out_dtype=out_dtype, schedule="rows")
 
 
-def states(in_dtype: str, n: int, tokens: int, heads: int, *, dim: int = 512, seed: int = 0) -> tuple[Tensor, Tensor]:
+def states(
+    in_dtype: str, n: int, tokens: int, heads: int, *, dim: int = LATENT, seed: int = 0
+) -> tuple[Tensor, Tensor]:
     """``o`` and ``lse`` on the CPU."""
     source = generator(seed)
     o = random(source, n, tokens, heads, dim).to(memory.DTYPES[in_dtype])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from mla_kernels.formats import LATENT
 
 from tests.gpu.support.tensors import poisoned_workspace
 from tests.support import memory
@@ -41,8 +42,10 @@ def check_in_place(case: Decode) -> None:
         case.check()
         return
     inputs, batch = case.tensors(), len(case.lengths)
-    rows_of_out = memory.guarded((batch * case.q_len * 128 * 512,), memory.DTYPES[case.row.out_dtype], "cuda", pad=64)
-    out = rows_of_out.view.view(batch, case.q_len, 128, 512)
+    rows_of_out = memory.guarded(
+        (batch * case.q_len * 128 * LATENT,), memory.DTYPES[case.row.out_dtype], "cuda", pad=64
+    )
+    out = rows_of_out.view.view(batch, case.q_len, 128, LATENT)
     lse = memory.guarded((batch, 128, case.q_len), torch.float32, "cuda", pad=1)
     workspace = poisoned_workspace()
     case.launch(inputs, out=out, lse=lse.view, workspace=workspace)

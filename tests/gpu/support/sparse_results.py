@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from mla_kernels.formats import LATENT
 from torch import Tensor
 
 from tests.support import memory
@@ -15,7 +16,7 @@ RESULTS = ("out", "lse", "max_logits")
 def empty_results(problem: SparseDecode) -> dict[str, Tensor]:
     """``out``, ``lse`` and ``max_logits`` for a launch to write into."""
     batch, q_len, heads = problem.batch, problem.q_len, problem.num_heads
-    out = torch.empty(batch, q_len, heads, 512, dtype=memory.DTYPES[problem.row.out_dtype], device="cuda")
+    out = torch.empty(batch, q_len, heads, LATENT, dtype=memory.DTYPES[problem.row.out_dtype], device="cuda")
     lse, max_logits = (torch.empty(batch, heads, q_len, device="cuda") for _ in range(2))
     return {"out": out, "lse": lse, "max_logits": max_logits}
 

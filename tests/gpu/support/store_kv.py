@@ -7,6 +7,7 @@ from typing import Any
 
 import mla_kernels as mla
 import torch
+from mla_kernels.formats import HEAD_DIM, LATENT
 from torch import Tensor
 
 from tests.gpu.support.launches import Case
@@ -37,8 +38,8 @@ def on_gpu(tensor: Tensor | None) -> Tensor | None:
 def tokens(in_dtype: str, n: int, seed: int = 0, deviation: float = 1.0) -> tuple[Tensor, Tensor]:
     """Latent and rope parts of random tokens, views of the same rows."""
     source, dtype = generator(seed), memory.DTYPES[in_dtype]
-    values = random(source, n, 576, deviation=deviation).to(dtype)
-    return values[:, :512], values[:, 512:]
+    values = random(source, n, HEAD_DIM, deviation=deviation).to(dtype)
+    return values[:, :LATENT], values[:, LATENT:]
 
 
 def present(slots: Tensor, num_slots: int) -> Tensor:
@@ -55,6 +56,7 @@ def check(
     *,
     scale: Tensor | None = None,
     pad: int = 16,
+    powers: bool = False,
 ) -> None:
     """Store on the GPU and on the CPU, and compare the whole buffers, guard zones included."""
     in_dtype, kv_dtype = types
@@ -64,9 +66,9 @@ def check(
     want = guarded((*pages, memory.width_of(kv_dtype)), kv_dtype, pad, "cpu")
     inputs = padded(latent, pad), padded(rope, pad), slots.cuda(), on_gpu(scale)
     with unchanged(*inputs):
-        kernel(arch, in_dtype, kv_dtype)(*inputs[:2], got.view, inputs[2], scale=inputs[3])
-    cpu = kernel("cpu", in_dtype, kv_dtype)
-    cpu(latent, rope, want.view, present(slots, pages[0] * pages[1]), scale=scale)
+        kernel(arch, in_dtype, kv_dtype)(*inputs[:2], got.view, inputs[2], scale=inputs[3], power_of_two_scales=powers)
+    cpu, slots = kernel("cpu", in_dtype, kv_dtype), present(slots, pages[0] * pages[1])
+    cpu(latent, rope, want.view, slots, scale=scale, power_of_two_scales=powers)
     assert_same_bytes("cache and its surroundings", got.buffer, want.buffer)
 
 

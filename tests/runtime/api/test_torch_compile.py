@@ -165,7 +165,15 @@ def samples(problem) -> dict:
         "sparse_decode": (q, None, kv_cache, None, indices(3, 1, 6), *absent, *SCALES, 0),
         "sparse_prefill": (q[:, 0], None, kv_cache[0], None, indices(3, 6, end=16), *absent, *SCALES),
         "merge_states": (torch.randn(2, 3, 4, 8), torch.randn(2, 3, 4), None, "bf16"),
-        "store_kv": (q[:, 0, 0, :512], q[:, 0, 0, 512:], kv_cache.clone(), None, torch.tensor([3, -1, 70]), None),
+        "store_kv": (
+            q[:, 0, 0, :512],
+            q[:, 0, 0, 512:],
+            kv_cache.clone(),
+            None,
+            torch.tensor([3, -1, 70]),
+            None,
+            False,
+        ),
         "gather_kv": (kv_cache, None, indices(9), None, None, 1.0),
         "to_global_indices": (torch.arange(3).int(), block_table, indices(3, 5, end=60), 16),
     }

@@ -238,7 +238,6 @@ META = get_mla_metadata(torch.tensor([40, 17], dtype=torch.int32), 8, 2)
         ("tile_scheduler_metadata", META[0].flatten(), ShapeError, r"got shape \[16\]; accepts \[2, 8\]"),
         ("tile_scheduler_metadata", META[0].repeat(1, 2)[:, ::2], WorkspaceError, "got"),
         ("tile_scheduler_metadata", META[0] * 0, WorkspaceError, "got memory without a plan; accepts what plan wrote"),
-        ("num_splits", None, DTypeError, "got NoneType; accepts what get_mla_metadata gives"),
         ("num_splits", META[1].float(), DTypeError, "got float32; accepts int32"),
         ("num_splits", META[1].to("meta"), mla.errors.DeviceError, "got meta; accepts cpu, as q has"),
         ("num_splits", META[1][1:], ShapeError, r"got shape \[2\]; accepts \[3\], as get_mla_metadata gives for 2 req"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import mla_kernels as mla
 import pytest
@@ -13,6 +13,7 @@ from mla_kernels import reference
 from mla_kernels.compat.sgl_kernel import cutlass_mla_decode, cutlass_mla_get_workspace_size
 from mla_kernels.devices import driver, machine
 from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, ValueRangeError, WorkspaceError
+from mla_kernels.payloads.registry import Range
 
 from tests.support.compare import DENSE, assert_close
 from tests.support.problems import random
@@ -108,15 +109,56 @@ def test_queries_and_cache_are_read_where_they_lie(monkeypatch):
 
 @pytest.mark.parametrize("num_kv_splits", [-1, 1, 2, 7, 64])
 @pytest.mark.parametrize("batch", [1, 2, 33])
-def test_workspace_size_is_enough_for_128_heads(num_kv_splits, batch):
+def test_workspace_size_is_enough_for_any_number_of_heads(num_kv_splits, batch):
     size = cutlass_mla_get_workspace_size(4096, batch, num_kv_splits=num_kv_splits)
     assert isinstance(size, int)
     splits = max(num_kv_splits, 0)
     for dtype in ("bf16", "fp16"):
         kernel = mla.lookup(op="decode", arch="cpu", q_dtype=dtype)
-        for num_heads in (1, 16, 128):
+        for num_heads in range(1, 129):
             assert size >= kernel.workspace_size(batch=batch, q_len=1, num_heads=num_heads, max_splits=splits)
     assert size == cutlass_mla_get_workspace_size(4096, batch, 132, num_kv_splits)
+
+
+class Sized(NamedTuple):
+    """A variant that asks for so many bytes a request, by its number of heads."""
+
+    baked: dict[str, str]
+    accepts: dict[str, Range]
+    arch: str
+    need: dict[int, int]
+
+    @property
+    def variant(self) -> Sized:
+        return self
+
+    def workspace_size(self, *, num_heads: int, batch: int, **_: int) -> int:
+        return batch * self.need[-(-num_heads // 16) * 16]
+
+
+def test_fewer_heads_may_need_more(monkeypatch):
+    """Hopper halves the rows of a cluster at 64 heads and doubles the parts, and one of its kernels takes no more."""
+    low, high = Range(1, 64), Range(1, 128)
+    needs = {64: (low, {16: 5, 32: 6, 48: 7, 64: 9}), 128: (high, dict.fromkeys(range(16, 129, 16), 4) | {64: 8})}
+    found = [
+        Sized(
+            {"q_dtype": "bf16", "kv_dtype": "bf16", "schedule": str(most)},
+            {"num_heads": heads, "page_size": high},
+            "a",
+            need,
+        )
+        for most, (heads, need) in needs.items()
+    ]
+
+    def variants(num_heads: int = 1, **_: object) -> list[Sized]:
+        return [each for each in found if num_heads in each.accepts["num_heads"]]
+
+    def lookup(schedule: str = "128", **_: object) -> Sized:
+        return next(each for each in found if each.baked["schedule"] == schedule)
+
+    monkeypatch.setattr(mla, "variants", variants)
+    monkeypatch.setattr(mla, "lookup", lookup)
+    assert cutlass_mla_get_workspace_size(4096, 3) == 3 * 9
 
 
 def test_workspace_that_is_too_small():

@@ -245,9 +245,23 @@ def test_concat_and_cache_mla(kv_cache_dtype, width, dtype):
     door.concat_and_cache_mla(latent, rope, got, slots, kv_cache_dtype, scale)
     quantised = want.view(torch.float8_e4m3fn) if kv_cache_dtype.startswith("fp8") and width == 576 else want
     own_scale = scale if quantised.dtype == torch.float8_e4m3fn else None
-    reference.store_kv(latent[:3], rope[:3], quantised, slots, own_scale)
+    reference.store_kv(latent[:3], rope[:3], quantised, slots, own_scale, power_of_two_scales=width == 656)
     assert_same_bytes("the cache", got, want)
     assert got.view(torch.uint8).any()
+
+
+def test_scales_in_rows_are_those_of_vllm(vllm):
+    """By the function and by the impl: ``2 ** ceil(log2(max(amax / 448, 1e-4)))``, as vLLM 0.33 stores them."""
+    latent, rope = torch.zeros(1, LATENT).bfloat16(), torch.zeros(1, ROPE).bfloat16()
+    latent[0, 5], latent[0, 200], latent[0, 300] = 336.0, -450.0, 1e-6
+    written = [torch.zeros(1, PAGE, 656, dtype=torch.uint8) for _ in range(2)]
+    slot, one = torch.zeros(1, dtype=torch.int64), torch.ones(1)
+    door.concat_and_cache_mla(latent, rope, written[0], slot, "fp8_ds_mla", one)
+    arguments = layer_arguments(Layer(torch.Generator().manual_seed(0), 2), torch.zeros(1, 2).int(), "fp8_ds_mla")
+    impl = ours().FlashMLASparseImpl(**arguments)
+    impl.do_kv_cache_update(latent, rope[:, None], written[1], slot, "fp8_ds_mla", one)
+    for cache in written:
+        assert cache[0, 0, 512:528].view(torch.float32).tolist() == [1.0, 2.0, 2.0**-13, 2.0**-13]
 
 
 def test_a_cache_that_is_not_known():

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
 import mla_kernels as mla
 import pytest
 from mla_kernels.diagnostics.cli import main
+
+from tests.runtime.site import sm90_registry
+
+ENTRY = "import sys; from mla_kernels.diagnostics.cli import main; sys.exit(main())"
+"""What the console script does."""
+BENCH = ("bench", "--arch=cpu", "--heads=1", "--seq=10", "--repeats=1")
 
 
 @pytest.fixture
@@ -21,37 +29,6 @@ def run(capsys):
         return status, captured.out, captured.err
 
     return call
-
-
-def test_info(run):
-    status, out, _ = run("info")
-    assert status == 0
-    assert f"mla-kernels {mla.__version__}" in out
-    assert "rejected" not in out
-    status, out, _ = run("info", "--json")
-    told = json.loads(out)
-    assert told["version"] == mla.__version__
-    assert [payload["payload"] for payload in told["payloads"]] == ["cpu"]
-    assert told["payloads"][0]["variants"] == len(mla.variants())
-    assert told["devices"][-1]["arch"] == "cpu"
-
-
-def test_info_shows_the_commit_of_each_payload(run, site, rediscover):
-    site.install("toy")
-    site.manifest("toy", dirty=True)
-    site.install("other")
-    site.manifest("other", commit=None)
-    rediscover()
-    rows = {row["payload"]: row["commit"] for row in json.loads(run("info", "--json")[1])["payloads"]}
-    assert (rows["toy"], rows["other"]) == ("0123456789ab+dirty", None)
-    assert "0123456789ab+dirty" in run("info")[1]
-
-
-def test_info_shows_rejected_payloads_with_their_reason(run, site, rediscover):
-    site.install("toy", version="99.1")
-    rediscover()
-    assert "mla-kernels-toy is version 99.1" in run("info")[1]
-    assert json.loads(run("info", "--json")[1])["rejected"][0]["payload"] == "toy"
 
 
 def test_list_filters(run):
@@ -81,6 +58,9 @@ def test_explain(run):
         (("list", "heads=3"), "ValueRangeError: config field: got 'heads'"),
         (("list", "decode"), "config: got 'decode'; accepts field=value"),
         (("explain", "op=encode"), "op: got 'encode'; accepts decode"),
+        (("models", "GPT-2"), "ValueRangeError: model: got 'GPT-2'; accepts DeepSeek-V2-Lite, "),
+        (("models", "--arch=sm90a"), "arch: got 'sm90a'; accepts cpu, whose payloads are installed"),
+        (("models", "GLM-4.7-Flash", "--tensor-parallel=8"), "tensor_parallel: got 8; accepts a divisor of 20"),
         (("bench", "--arch=cpu", "--dtypes", "int8"), "dtypes: got 'int8'"),
         (("bench", "--arch=cpu", "--repeats=0"), "repeats: got 0; accepts integers from 1"),
         (("bench", "--arch=cpu", "--suite=h200", "--batch=3"), "batch: got 3; accepts nothing beside --suite"),
@@ -94,18 +74,125 @@ def test_errors_are_one_line_and_status_1(run, arguments, part):
     assert len(err.splitlines()) == 1
 
 
-def test_missing_rich_is_said_and_json_needs_none(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    status, _, err = run("list")
+def test_a_payload_that_is_absent_is_said(run):
+    status, out, err = run("list", "arch=sm90a")
+    assert (status, out) == (1, "")
+    assert err == "the payload of arch sm90a is not installed: pip install mla-kernels[sm90]\n"
+    status, out, err = run("list", "op=decode", "arch=sm90a", "--json")
+    assert (status, json.loads(out)) == (1, [])
+    assert "is not installed" in err
+
+
+def test_a_payload_that_was_rejected_is_said(run, site, rediscover):
+    site.install("sm90", version="99.1", registry=sm90_registry())
+    rediscover()
+    status, _, err = run("list", "arch=sm90a")
     assert status == 1
-    assert "this needs rich: pip install 'mla-kernels[cli]'" in err
-    assert run("list", "--json")[0] == 0
+    assert "the payload of arch sm90a was rejected: distribution mla-kernels-sm90 is version 99.1" in err
 
 
-def test_module_runs():
-    done = subprocess.run([sys.executable, "-m", "mla_kernels", "list", "--json"], capture_output=True, check=True)
+def test_a_list_of_nothing_says_why(run):
+    status, out, err = run("list", "op=decode", "arch=cpu", "q_dtype=e4m3")
+    assert (status, out) == (1, "")
+    assert err == "no variant of the installed payloads (cpu) serves op=decode arch=cpu q_dtype=e4m3\n"
+
+
+@pytest.mark.parametrize("program", [("-m", "mla_kernels"), ("-c", ENTRY)])
+def test_module_and_script_run(program):
+    done = subprocess.run([sys.executable, *program, "list", "--json"], capture_output=True, check=True)
     assert len(json.loads(done.stdout)) == len(mla.variants())
     assert done.stderr == b""
+    version = subprocess.run([sys.executable, *program, "--version"], capture_output=True, check=True, text=True)
+    assert version.stdout == f"mla-kernels {mla.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info",),
+        ("list",),
+        ("models",),
+        ("models", "DeepSeek-V3.2"),
+        ("explain", "op=decode", "q_dtype=bf16"),
+        ("explain", "op=decode", "q_dtype=bf16", "kv_dtype=fp32"),
+        ("doctor",),
+        (*BENCH, "--batch=1,2", "--seq=10,20"),
+        (*BENCH, "--batch=1,2", "--seq=10,20", "--q-len=1,2", "--page-size=16,64", "--dtypes=bf16,bf16:fp8_ds_mla"),
+    ],
+    ids=" ".join,
+)
+def test_80_columns(run, monkeypatch, arguments):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, err = run(*arguments)
+    assert err == ""
+    assert [line for line in out.splitlines() if len(line) > 80 and " " in line.strip()] == []
+    words = [word for line in out.splitlines() for word in line.split() if "_direct_split" in word]
+    assert all(word.startswith("cpu_") for word in words), "a name was broken"
+
+
+def test_a_pipe_has_a_line_for_each_row(run, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    lines = run("list", "op=decode")[1].splitlines()
+    assert len(lines) == 2 + len(mla.variants(op="decode"))
+    assert all("page_size 1 and up" in line for line in lines[2:])
+
+
+def test_progress_is_shown_on_a_terminal_only():
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "mla_kernels", *BENCH, "--batch=1,2"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=True, text=True)
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert "decode: 1 of 2" in shown
+    assert "decode: 2 of 2" in shown
+    assert shown.endswith("\r\x1b[K")
+    assert "1 of 2" not in done.stdout
+    piped = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert piped.stderr == ""
+
+
+def test_models(run):
+    status, out, _ = run("models")
+    assert status == 0
+    (row,) = (line for line in out.splitlines() if line.startswith("DeepSeek-V3.2 "))
+    assert row.split() == ["DeepSeek-V3.2", "128", "576", "512", "2048", "cpu"]
+    (row,) = (line for line in out.splitlines() if line.startswith("Mistral-Small-4 "))
+    assert row.endswith("no payload here")
+    served = {each["name"]: each["served_by"] for each in json.loads(run("models", "--json")[1])}
+    assert (served["Kimi-K2"], served["DeepSeek-V4-Flash"]) == (["cpu"], [])
+    assert "GLM-4.7-Flash" not in run("models", "--tensor-parallel=8")[1]
+
+
+def test_one_model(run):
+    status, out, _ = run("models", "deepseek-r1", "--tensor-parallel=8")
+    assert status == 0
+    assert "with 16 heads on a rank of 8, the installed payloads serve" in out
+    assert "op=decode kv_dtype=e4m3 arch=cpu out_dtype=bf16 num_heads=16" in out
+    told = json.loads(run("models", "deepseek-r1", "--json")[1])
+    assert [(row["num_heads"], row["variant"]) for row in told["served"]] == [
+        (128, "cpu_decode_qbf16_kvbf16_obf16_direct_split"),
+        (128, "cpu_decode_qbf16_kve4m3_obf16_direct_split"),
+    ]
+    assert "none of its operations" in run("models", "Mistral-Small-4")[1]
+
+
+def test_completion(run, tmp_path):
+    script = tmp_path / "completion"
+    script.write_text(run("completion", "bash")[1])
+    ask = "source {}; COMP_WORDS=(mla-kernels {}); COMP_CWORD={}; _shtab_mla_kernels; echo ${{COMPREPLY[@]}}"
+    for words, place, wanted in (("do", 1, "doctor"), ("info --j", 2, "--json"), ("completion z", 2, "zsh")):
+        command = ["bash", "-c", ask.format(script, words, place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [wanted], done.stderr
+    assert run("completion", "zsh")[1].startswith("#compdef mla-kernels")
+
+
+def test_completion_without_its_package(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    status, out, err = run("completion", "bash")
+    assert (status, out) == (1, "")
+    assert "this needs shtab: pip install 'mla-kernels[cli]'" in err
 
 
 def test_reader_that_leaves_is_no_error():

@@ -66,8 +66,8 @@ def test_a_sound_installation(examine):
     }
     assert f"mla-kernels {mla.__version__}, launcher of ABI {_launcher.ABI_HASH}" in checks["core"].detail
     assert "the CUDA driver cannot be loaded" in checks["CUDA driver"].detail
-    assert "cpu_decode_qbf16_kvbf16_obf16_direct_split on cpu is off by" in checks["launch of cpu"].detail
-    assert "with inputs of torch" in checks["launch of cpu"].detail
+    assert "cpu_decode_qbf16_kvbf16_obf16_direct_split on cpu: maximum error " in checks["launch of cpu"].detail
+    assert "against the reference (torch inputs)" in checks["launch of cpu"].detail
 
 
 def test_a_second_payload(examine, site):
@@ -75,7 +75,9 @@ def test_a_second_payload(examine, site):
     checks = examine()
     assert not faults(checks)
     assert checks["files of mla-kernels-toy"].detail == "4 files have the sha256 that RECORD states"
-    assert checks["launch of toy"].detail.startswith("cpu_decode_qbf16_kvbf16_obf16_direct_split on cpu is off by")
+    assert checks["launch of toy"].detail.startswith(
+        "cpu_decode_qbf16_kvbf16_obf16_direct_split on cpu: maximum error "
+    )
 
 
 def flip(path: Path, at: int) -> None:
@@ -305,7 +307,7 @@ def test_what_lookups_loaded_is_left_alone(examine, rediscover):
 
 def test_the_command(capsys, site, rediscover, monkeypatch):
     assert main(("doctor",)) == 0
-    assert "no fault found" in capsys.readouterr().out
+    assert "all checks passed" in capsys.readouterr().out
     flip(site.install("toy") / "libmla_toy.so", -1)
     rediscover()
     assert main(("doctor", "--json")) == 1
@@ -316,11 +318,16 @@ def test_the_command(capsys, site, rediscover, monkeypatch):
     }
     assert main(("doctor",)) == 1
     assert f"2 of {len(told)} checks found a fault" in capsys.readouterr().out
-    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(("doctor",)) == 1
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(told) + 1
     assert any(line.startswith("fault   manifest of toy: ") for line in lines)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(("doctor",)) == 1
+    narrow = capsys.readouterr().out.splitlines()
+    assert len(narrow) > len(lines)
+    assert all(len(line) <= 80 or " " not in line.strip() for line in narrow)
 
 
 def test_the_command_survives_a_library_that_would_end_the_process(site):

@@ -1,4 +1,4 @@
-"""Compile the host side of a CUDA payload without nvcc, with a test's stand-ins for CUDA, and run it."""
+"""Compile parts of a payload without nvcc, with a test's stand-ins for CUDA, and run them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-def check(folder: Path, *sources: str) -> None:
+def check(folder: Path, *sources: str, cuda: bool = True) -> None:
     """Build a program of ``sources``, paths from the root, in ``folder``, and fail with what it prints."""
     program = folder / "host"
-    folders = [ROOT / "package/csrc", ROOT / "generated/include", cuda_headers()]
+    folders = [ROOT / "package/csrc", ROOT / "generated/include", *([cuda_headers()] if cuda else [])]
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
     command += [f"-I{folder}" for folder in folders] + [str(ROOT / source) for source in sources]
     subprocess.run([*command, "-lpthread"], check=True)

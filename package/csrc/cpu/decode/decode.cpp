@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "common/arithmetic.h"
 #include "cpu/decode/plan.h"
 #include "cpu/pool.h"
 
@@ -32,7 +33,7 @@ Status check_shapes(const Problem& p) {
                          {"table_width", p.table_width},
                          {"max_splits", p.max_splits}}));
   // Plans count items in 32 bits, and a request has at most 64 splits.
-  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max() / 64;
+  constexpr int64_t kMostRows = kMaxInt / 64;
   if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
     return Status::error(MLA_SHAPE, "q",
                          text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", kHeadDim, "]"),
@@ -66,7 +67,8 @@ Status check_pages(const Problem& p) {
     for (int64_t i = 0; i < used; ++i) {
       if (pages[i] < 0 || pages[i] >= p.num_pages) {
         return Status::error(MLA_RANGE, text("block_table[", b, ", ", i, "]"), text(pages[i]),
-                             text("0 to ", p.num_pages - 1));
+                             p.num_pages > 0 ? text("0 to ", p.num_pages - 1)
+                                             : text("no page, because kv_cache has none"));
       }
     }
   }
@@ -120,11 +122,11 @@ class Launch {
   Status run() const {
     MLA_TRY(parallel(plan_.header->items, nanoseconds(),
                      [this](int64_t i, const Scratch& scratch) { attend(i, scratch); }));
-    const int64_t blocks = ceil_div(shape_.rows, kMergeRows);
+    const int64_t blocks = ceil_div(shape_.rows, kCombineRows);
     const int64_t row_states = plan_.header->slots * shape_.rows;
     return parallel(plan_.header->split_requests * blocks, row_states * kLatent / 8,
                     [this, blocks](int64_t i, const Scratch& scratch) {
-                      merge(plan_.entries[i / blocks], i % blocks * kMergeRows, scratch);
+                      combine(plan_.entries[i / blocks], i % blocks * kCombineRows, scratch);
                     });
   }
 
@@ -203,7 +205,7 @@ class Launch {
       limits[r] = row_limit(item.entry, item.first + r);
     }
     work.q_dtype = types_.q;
-    work.kv_dtype = types_.kv.dtype;
+    work.format = &types_.kv;
     work.rows = item.rows;
     work.q_latent = query.latent;
     work.q_rope = query.rope;
@@ -218,12 +220,12 @@ class Launch {
     isa_.attend(work);
   }
 
-  void merge(const PlanEntry& entry, int64_t first, const Scratch& scratch) const {
-    const int64_t end = std::min(shape_.rows, first + kMergeRows);
+  void combine(const PlanEntry& entry, int64_t first, const Scratch& scratch) const {
+    const int64_t end = std::min(shape_.rows, first + kCombineRows);
     for (int64_t row = first; row < end; ++row) {
       const States states = partials_.states(entry.first_slot, entry.splits, row);
-      const MergedLse lse = merge_lse(states);
-      merge_columns(isa_, states, lse, 0, kLatent, scratch.rows);
+      const CombinedLse lse = combine_lse(states);
+      combine_columns(isa_, states, lse, 0, kLatent, scratch.rows);
       write(entry, row, {scratch.rows, lse.value});
     }
   }
@@ -262,7 +264,7 @@ Status plan_size(const Problem& p, int64_t* bytes) {
 Status plan(const Problem& p, Buffer plan) {
   MLA_TRY(check_shapes(p));
   MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch}}));
-  MLA_TRY(check_lengths(p, std::numeric_limits<int32_t>::max()));
+  MLA_TRY(check_lengths(p, kMaxInt));
   make_plan(plan_shape(p), seq_lens(p), plan);
   return {};
 }

@@ -87,8 +87,8 @@ void make_plan(const PlanShape& shape, const int32_t* seq_lens, Buffer buffer) {
     slot += entry.splits;
     ++split_requests;
   }
-  // Split requests come first, so that a merge finds them, and then the longest, so that threads
-  // finish together.
+  // Split requests come first, because the items that combine them count from there; then the
+  // longest ones, so that threads finish together.
   std::sort(entries, end, [](const PlanEntry& a, const PlanEntry& b) {
     return std::make_tuple(a.splits == 1, -a.chunk, a.request) <
            std::make_tuple(b.splits == 1, -b.chunk, b.request);

@@ -37,7 +37,7 @@ void gather_row(const Problem& p, const CacheRows& cache, const CacheFormat& for
   } else {
     const Isa& isa = active_isa();
     float row[kMaxHeadDim];
-    isa.gather_row(format.dtype, cache.latent(slot), cache.rope(slot), p.kv_scale, row);
+    isa.gather_row(format, cache.latent(slot), cache.rope(slot), p.kv_scale, row);
     isa.from_fp32(out, row, latent, format.latent);
     isa.from_fp32(out, row + format.latent, rope, format.rope);
   }

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "common/traits.h"
+#include "common/rows.h"
 
 namespace mla::cpu::gather_kv {
 
-// Rows of any cache are read.
-constexpr bool supports(DType /*kv*/, DType out) { return is_float(out); }
+// A row is copied, or dequantised.
+constexpr bool supports(DType kv, DType out) { return converts_rows(kv) && is_float(out); }
 
 }  // namespace mla::cpu::gather_kv

@@ -9,42 +9,50 @@ namespace mla::cpu {
 
 inline constexpr int kMaxRows = 128;  // of queries in one item
 
-// Beside the item's rows of O, attend may use as much, so that a thread stays within 1 MiB.
+// attend may use as much beside the item's rows of O, so that a thread stays within 1 MiB.
 inline constexpr size_t kMaxScratchBytes = (1 << 20) - sizeof(float) * kMaxRows * kLatent;
 
-// Where the tokens of one request lie. Strides count bytes.
+// Tells where the tokens of one request lie. Strides count bytes.
+//
+// Token i is on page page_table[i / page_size], or all tokens are on the fixed page where the table
+// is null. Where there are slots, as in sparse attention, token i is global slot slots[i] instead,
+// and a negative slot is absent.
 struct KvTokens {
-  const std::byte* latent = nullptr;  // slot 0
-  const std::byte* rope = nullptr;    // unused where a row of bytes holds both
+  const std::byte* latent = nullptr;  // of slot 0
+  const std::byte* rope = nullptr;
   int64_t latent_page_stride = 0;
   int64_t latent_token_stride = 0;
   int64_t rope_page_stride = 0;
   int64_t rope_token_stride = 0;
   int64_t page_size = 1;
-  const int32_t* page_table = nullptr;  // page of token i: page_table[i / page_size]
-  int64_t fixed_page = 0;               // the page of every token, where page_table is null
-  const int32_t* slots = nullptr;       // sparse: token i is global slot slots[i]; negative: absent
+  const int32_t* page_table = nullptr;
+  int64_t fixed_page = 0;
+  const int32_t* slots = nullptr;
 };
 
-// A block of query rows attends a range of tokens; the result is softmax(scale * Q K^T) V and its
-// log-sum-exp.
+// A block of query rows attends tokens [begin, end), of which row r sees those before row_limit[r],
+// or all where there are no limits. o is v_scale * softmax(scale * Q K^T) V, and lse the
+// log-sum-exp of the scaled logits; a row without tokens gets 0 and -inf. `scale` holds the scales
+// of Q and of the cache, `v_scale` those of the cache and of the output.
+//
+// @pre scratch has Isa::scratch_bytes and is aligned to 64 bytes; its contents are undefined.
 struct AttendItem {
-  DType q_dtype = DType::fp32;            // fp32, fp16, bf16
-  DType kv_dtype = DType::fp32;           // any
+  DType q_dtype = DType::fp32;  // fp32, fp16, bf16
+  const CacheFormat* format = nullptr;
   int rows = 0;                           // 1..kMaxRows
   const void* const* q_latent = nullptr;  // [rows] -> [kLatent]
   const void* const* q_rope = nullptr;    // [rows] -> [kRope]
   KvTokens kv;
-  int64_t begin = 0;  // tokens [begin, end)
+  int64_t begin = 0;
   int64_t end = 0;
-  const int64_t* row_limit = nullptr;  // [rows]: row r attends tokens i < row_limit[r]; null: all
-  float scale = 1;     // of the logits, natural base; holds the scales of q and of the cache
-  float v_scale = 1;   // of V
-  float* o = nullptr;  // [rows][kLatent], stride o_stride; 0 for a row without tokens
+  const int64_t* row_limit = nullptr;  // [rows] or null
+  float scale = 1;
+  float v_scale = 1;
+  float* o = nullptr;  // [rows][kLatent], stride o_stride
   int64_t o_stride = kLatent;
-  float* lse = nullptr;          // [rows], natural log; -inf for a row without tokens
-  float* max_logit = nullptr;    // [rows] or null; -inf for a row without tokens
-  std::byte* scratch = nullptr;  // Isa::scratch_bytes, 64-byte aligned, contents undefined
+  float* lse = nullptr;        // [rows]
+  float* max_logit = nullptr;  // [rows] or null
+  std::byte* scratch = nullptr;
 };
 
 }  // namespace mla::cpu

@@ -39,7 +39,7 @@ inline void load_block(const AttendItem& item, const TokenBlocks<kBf16Block>& bl
                        Bf16DotScratch& scratch) {
   const int tokens = blocks.count();
   for (int t = 0; t < tokens; ++t) {
-    row_to_bf16(item.kv_dtype, blocks[t], scratch.kv[t]);
+    row_to_bf16(*item.format, blocks[t], scratch.kv[t]);
     scratch.position[t] = blocks[t].position;
   }
   const int padded = round_up(tokens, kManyTokens);

@@ -43,7 +43,7 @@ inline void load_block(const AttendItem& item, const TokenBlocks<kFp32Block>& bl
                        Fp32Scratch& scratch) {
   const int tokens = blocks.count();
   for (int t = 0; t < tokens; ++t) {
-    row_to_fp32(item.kv_dtype, blocks[t].latent, blocks[t].rope, scratch.kv[t]);
+    row_to_fp32(*item.format, blocks[t].latent, blocks[t].rope, scratch.kv[t]);
     scratch.position[t] = blocks[t].position;
   }
   const int padded = round_up(tokens, kManyTokens);

@@ -12,6 +12,7 @@ namespace mla::cpu {
 namespace {
 
 inline constexpr int kPairs = kHeadDim / 2;
+inline constexpr int kVectorColumns = 32;  // of bf16
 static_assert(kLanes == 16 && kLatent / 2 % kLanes == 0 && kPairs % kLanes == 0);
 
 using Words [[gnu::vector_size(64)]] = uint32_t;
@@ -27,9 +28,12 @@ MLA_ALWAYS_INLINE void store_words(uint32_t* to, Words words) {
 }
 
 inline bool has_bf16_products(const AttendItem& item) {
-  return item.q_dtype == DType::bf16 &&
-         (item.kv_dtype == DType::bf16 || item.kv_dtype == DType::e4m3 ||
-          item.kv_dtype == DType::fp8_ds_mla);
+  const CacheFormat& format = *item.format;
+  const bool is_bf16 = format.latent_type == DType::bf16 && format.rope_type == DType::bf16;
+  const bool is_e4m3 = format.latent_type == DType::e4m3 &&
+                       (format.rope_type == DType::e4m3 || format.rope_type == DType::bf16) &&
+                       format.scale_group % kVectorColumns == 0;
+  return item.q_dtype == DType::bf16 && (is_bf16 || is_e4m3);
 }
 
 // Puts 16-bit halves into words of (low, high), in the order 0 16 1 17 ...
@@ -60,30 +64,34 @@ MLA_ALWAYS_INLINE Words e4m3_to_bf16(const std::byte* codes) {
   return (Words)_mm512_or_si512(value, sign);
 }
 
+// Converts columns of bf16 or e4m3, without a scale.
+MLA_ALWAYS_INLINE void to_bf16(DType from, const std::byte* columns, int count, uint32_t* row) {
+  if (from == DType::bf16) {
+    __builtin_memcpy(row, columns, count * 2);
+    return;
+  }
+  for (int i = 0; i < count; i += kVectorColumns) {
+    store_words(row + i / 2, e4m3_to_bf16(columns + i));
+  }
+}
+
 // Dequantises a cache row as stored, without the scale of the cache, and rounds it to bf16.
-inline void row_to_bf16(DType kv, const TokenRow& token, uint32_t* row) {
-  if (kv == DType::bf16) {
-    __builtin_memcpy(row, token.latent, kLatent * 2);
-    __builtin_memcpy(row + kLatent / 2, token.rope, kRope * 2);
-  } else if (kv == DType::e4m3) {
-    for (int i = 0; i < kLatent; i += 32) {
-      store_words(row + i / 2, e4m3_to_bf16(token.latent + i));
-    }
-    for (int i = 0; i < kRope; i += 32) {
-      store_words(row + (kLatent + i) / 2, e4m3_to_bf16(token.rope + i));
+inline void row_to_bf16(const CacheFormat& format, const TokenRow& token, uint32_t* row) {
+  if (format.is_bytes) {
+    const int columns = format.scale_group;
+    for (int group = 0; group < kLatent / columns; ++group) {
+      const float scale = load_as<float>(token.latent + format.scale_offset, group);
+      for (int i = group * columns; i < (group + 1) * columns; i += kVectorColumns) {
+        const Words words = e4m3_to_bf16(token.latent + i);
+        const Vec low = (Vec)(words << 16) * scale;
+        const Vec high = (Vec)(words & 0xffff0000) * scale;
+        store_words(row + i / 2, round_to_bf16(low, high));
+      }
     }
   } else {
-    constexpr CacheFormat kFormat = kCacheFormat<DType::fp8_ds_mla>;
-    for (int i = 0; i < kLatent; i += 32) {
-      const float scale =
-          load_as<float>(token.latent + kFormat.scale_offset, i / kFormat.scale_group);
-      const Words words = e4m3_to_bf16(token.latent + i);
-      const Vec low = (Vec)(words << 16) * scale;
-      const Vec high = (Vec)(words & 0xffff0000) * scale;
-      store_words(row + i / 2, round_to_bf16(low, high));
-    }
-    __builtin_memcpy(row + kLatent / 2, token.latent + kFormat.rope_offset, kRope * 2);
+    to_bf16(format.latent_type, token.latent, kLatent, row);
   }
+  to_bf16(format.rope_type, token.rope, kRope, row + kLatent / 2);
 }
 
 // Puts 32 columns of two tokens into words of (even, odd) token, even columns first, then odd ones.

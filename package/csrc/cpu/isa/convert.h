@@ -65,26 +65,28 @@ inline void accumulate(float* __restrict o, const float* __restrict part, float 
 }
 
 // Dequantises a cache row as stored, without the scale of the cache, to [kHeadDim].
-inline void row_to_fp32(DType kv, const void* latent, const void* rope, float* __restrict row) {
-  if (kv != DType::fp8_ds_mla) {
-    to_fp32_inline(kv, latent, row, kLatent);
-    to_fp32_inline(kv, rope, row + kLatent, kRope);
-    return;
-  }
-  constexpr CacheFormat kFormat = kCacheFormat<DType::fp8_ds_mla>;
-  const std::byte* bytes = static_cast<const std::byte*>(latent);
-  for (int group = 0; group < kFormat.latent / kFormat.scale_group; ++group) {
-    const float scale = load_as<float>(bytes + kFormat.scale_offset, group);
-    const int first = group * kFormat.scale_group;
-    for (int i = 0; i < kFormat.scale_group; ++i) {
-      row[first + i] = scale * e4m3_to_fp32(load_as<uint8_t>(bytes + first, i));
+inline void row_to_fp32(const CacheFormat& format, const void* latent, const void* rope,
+                        float* __restrict row) {
+  if (format.is_bytes) {
+    const std::byte* group = static_cast<const std::byte*>(latent);
+    const void* const scales = group + format.scale_offset;
+    const int64_t bytes =
+        format.scale_group * static_cast<int64_t>(element_bytes(format.latent_type));
+    for (int i = 0; i < kLatent / format.scale_group; ++i, group += bytes) {
+      float* const columns = row + i * format.scale_group;
+      const float scale = load_as<float>(scales, i);
+      to_fp32_inline(format.latent_type, group, columns, format.scale_group);
+      for (int k = 0; k < format.scale_group; ++k) columns[k] *= scale;
     }
+  } else {
+    to_fp32_inline(format.latent_type, latent, row, kLatent);
   }
-  to_fp32_inline(kFormat.rope_type, bytes + kFormat.rope_offset, row + kLatent, kRope);
+  to_fp32_inline(format.rope_type, rope, row + kLatent, kRope);
 }
 
-inline void gather_row(DType kv, const void* latent, const void* rope, float kv_scale, float* row) {
-  row_to_fp32(kv, latent, rope, row);
+inline void gather_row(const CacheFormat& format, const void* latent, const void* rope,
+                       float kv_scale, float* row) {
+  row_to_fp32(format, latent, rope, row);
   for (int i = 0; i < kHeadDim; ++i) row[i] *= kv_scale;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cpu/isa/units/units.h"
+#include "mla/abi.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -114,3 +115,9 @@ const char* isa_error() {
 }
 
 }  // namespace mla::cpu
+
+// Names the instruction set in use, for those who ask the library itself; null where
+// MLA_KERNELS_CPU_ISA names one that cannot be used.
+extern "C" MLA_EXPORT const char* mla_cpu_isa(void) {
+  return mla::cpu::isa_error() == nullptr ? mla::cpu::active_isa().name : nullptr;
+}

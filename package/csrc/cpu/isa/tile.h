@@ -1,13 +1,14 @@
 #pragma once
 
+#include "common/arithmetic.h"
 #include "cpu/isa/simd.h"
 #include "cpu/isa/tokens.h"
 
 namespace mla::cpu {
 namespace {
 
-// The two products in registers. A word is 32 bits of an operand, one float or a pair of bf16 along
-// the summed dimension.
+// This header has the two products in registers. A word is 32 bits of an operand, one float or a
+// pair of bf16 along the summed dimension.
 
 // Multiplies words that are one float each.
 struct Fp32Dot {
@@ -21,7 +22,7 @@ struct Fp32Dot {
 // Prefetches some lines of the next block after every kAheadWords words of product. More rows need
 // fewer lines at a time, because they give more products a token.
 struct Ahead {
-  Ahead(Prefetch& cursor, int rows) : prefetch(cursor), lines((128 + rows - 1) / rows) {}
+  Ahead(Prefetch& cursor, int rows) : prefetch(cursor), lines(ceil_div(128, rows)) {}
 
   Prefetch& prefetch;
   int lines;

@@ -12,12 +12,12 @@ struct TokenRow {
 };
 
 // Finds the present tokens of a range, in order.
-class TokenWalk {
+class TokenIterator {
  public:
-  TokenWalk(const KvTokens& kv, int64_t begin, int64_t end)
+  TokenIterator(const KvTokens& kv, int64_t begin, int64_t end)
       : kv_(kv), begin_(begin), next_(begin), end_(end) {}
 
-  MLA_ALWAYS_INLINE bool take(TokenRow& row) {
+  MLA_ALWAYS_INLINE bool next(TokenRow& row) {
     while (next_ < end_) {
       const int64_t i = next_++;
       if (i >= run_end_ && !start_run(i)) continue;
@@ -73,11 +73,9 @@ class TokenWalk {
 // leave the memory idle.
 class Prefetch {
  public:
-  explicit Prefetch(DType kv)
-      : latent_bytes_(kv == DType::fp8_ds_mla ? kByteRow
-                                              : static_cast<int>(kLatent * element_bytes(kv))),
-        row_bytes_(kv == DType::fp8_ds_mla ? kByteRow
-                                           : static_cast<int>(kHeadDim * element_bytes(kv))) {}
+  explicit Prefetch(const CacheFormat& format)
+      : latent_bytes_(format.has_rope_view() ? format.rope_offset : format.row_bytes),
+        row_bytes_(format.row_bytes) {}
 
   void start(const TokenRow* rows, int count) {
     row_ = rows;
@@ -100,9 +98,8 @@ class Prefetch {
 
  private:
   static constexpr int kLineBytes = 64;
-  static constexpr int kByteRow = kCacheFormat<DType::fp8_ds_mla>.row_bytes;
 
-  int latent_bytes_;
+  int latent_bytes_;  // up to a rope part that lies elsewhere
   int row_bytes_;
   const TokenRow* row_ = nullptr;
   const TokenRow* end_ = nullptr;
@@ -114,7 +111,7 @@ template <int kBlock>
 class TokenBlocks {
  public:
   TokenBlocks(const AttendItem& item, int64_t tokens)
-      : prefetch(item.kv_dtype), walk_(item.kv, item.begin, item.begin + tokens) {
+      : prefetch(*item.format), tokens_(item.kv, item.begin, item.begin + tokens) {
     fill(blocks_[1]);
   }
 
@@ -140,10 +137,10 @@ class TokenBlocks {
 
   void fill(Block& block) {
     block.count = 0;
-    while (block.count < kBlock && walk_.take(block.rows[block.count])) ++block.count;
+    while (block.count < kBlock && tokens_.next(block.rows[block.count])) ++block.count;
   }
 
-  TokenWalk walk_;
+  TokenIterator tokens_;
   Block blocks_[2];
   int current_ = 0;
 };

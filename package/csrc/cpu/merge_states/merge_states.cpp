@@ -4,7 +4,7 @@
 
 #include "common/checks.h"
 #include "cpu/attention.h"
-#include "cpu/merge.h"
+#include "cpu/combine.h"
 
 namespace mla::cpu::merge_states {
 namespace {
@@ -44,14 +44,15 @@ void merge_row(const Problem& p, DType in, DType out, int64_t t, int64_t h) {
       p.o_stride_n * in_bytes,
       static_cast<const float*>(p.lse) + t * p.lse_stride_t + h * p.lse_stride_h,
       p.lse_stride_n,
-      state_count(p, t)};
+      state_count(p, t),
+      Empty::both_infs};
   std::byte* const row =
       static_cast<std::byte*>(p.out) + (t * p.out_stride_t + h * p.out_stride_h) * out_bytes;
-  const MergedLse lse = merge_lse(states);
+  const CombinedLse lse = combine_lse(states);
   float o[kLatent];
   for (int64_t first = 0; first < p.head_dim; first += kLatent) {
     const int64_t n = std::min<int64_t>(kLatent, p.head_dim - first);
-    merge_columns(isa, states, lse, first, n, o);
+    combine_columns(isa, states, lse, first, n, o);
     isa.from_fp32(out, o, row + first * out_bytes, n);
   }
   if (p.out_lse != nullptr) {
@@ -74,9 +75,9 @@ Status launch(const Problem& p, DType in, DType out) {
   MLA_TRY(check_values(p));
   const int64_t rows = row_count(p);
   const int64_t nanoseconds = saturating_product({p.num_states, rows, p.head_dim}) / 8;
-  return parallel(ceil_div(rows, kMergeRows), nanoseconds, [&](int64_t i, const Scratch&) {
-    const int64_t end = std::min(rows, (i + 1) * kMergeRows);
-    for (int64_t row = i * kMergeRows; row < end; ++row) {
+  return parallel(ceil_div(rows, kCombineRows), nanoseconds, [&](int64_t i, const Scratch&) {
+    const int64_t end = std::min(rows, (i + 1) * kCombineRows);
+    for (int64_t row = i * kCombineRows; row < end; ++row) {
       merge_row(p, in, out, row / p.num_heads, row % p.num_heads);
     }
   });

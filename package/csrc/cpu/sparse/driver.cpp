@@ -5,6 +5,7 @@
 
 #include "cpu/pool.h"
 #include "cpu/sparse/selection.h"
+#include "mla/conversions.h"
 
 namespace mla::cpu::sparse {
 namespace {
@@ -68,9 +69,10 @@ Status check_shapes(const Problem& p, const Names& names) {
   return {};
 }
 
-Selection main_selection(const Problem& p, const AttentionTypes& types) {
-  return {"indices",
-          "topk_length",
+Selection selection_of(const Problem& p, const AttentionTypes& types, const char* indices_name,
+                       const char* lengths_name) {
+  return {indices_name,
+          lengths_name,
           static_cast<const int32_t*>(p.indices),
           p.indices_stride_b,
           p.indices_stride_s,
@@ -84,21 +86,12 @@ Selection main_selection(const Problem& p, const AttentionTypes& types) {
                        p.kv_rope_stride_page, p.kv_rope_stride_token, p.page_size})};
 }
 
+Selection main_selection(const Problem& p, const AttentionTypes& types) {
+  return selection_of(p, types, "indices", "topk_length");
+}
+
 Selection extra_selection(const Problem& p, const AttentionTypes& types) {
-  return {"extra_indices",
-          "extra_topk_length",
-          static_cast<const int32_t*>(p.extra_indices),
-          p.extra_indices_stride_b,
-          p.extra_indices_stride_s,
-          p.extra_topk,
-          static_cast<const int32_t*>(p.extra_topk_length),
-          p.extra_topk_length_stride_b,
-          p.extra_topk_length_stride_s,
-          saturating_product({p.extra_num_pages, p.extra_page_size}),
-          pool_tokens(types.kv,
-                      {p.extra_kv_latent, p.extra_kv_latent_stride_page,
-                       p.extra_kv_latent_stride_token, p.extra_kv_rope, p.extra_kv_rope_stride_page,
-                       p.extra_kv_rope_stride_token, p.extra_page_size})};
+  return selection_of(as_extra(p), types, "extra_indices", "extra_topk_length");
 }
 
 Status check_values(const Problem& p, const AttentionTypes& types, const Names& names) {
@@ -158,15 +151,15 @@ class Launch {
     MLA_TRY(parallel(blocks * parts, nanoseconds, [this, parts](int64_t i, const Scratch& scratch) {
       attend_part(block(i / parts), i % parts, scratch);
     }));
-    return parallel(ceil_div(rows, kMergeRows), rows * parts * kLatent / 8,
+    return parallel(ceil_div(rows, kCombineRows), rows * parts * kLatent / 8,
                     [this, rows](int64_t i, const Scratch& scratch) {
-                      const int64_t end = std::min(rows, (i + 1) * kMergeRows);
-                      for (int64_t row = i * kMergeRows; row < end; ++row) merge(row, scratch);
+                      const int64_t end = std::min(rows, (i + 1) * kCombineRows);
+                      for (int64_t row = i * kCombineRows; row < end; ++row) combine(row, scratch);
                     });
   }
 
  private:
-  // Heads [first, first + rows) of a query token.
+  // A block is heads [first, first + rows) of a query token.
   struct Block {
     int64_t b;
     int64_t s;
@@ -225,7 +218,7 @@ class Launch {
                              parts};
       float o[kLatent];
       write(block.b, block.s, block.first + r,
-            merged(states, max_logits + r, division_.block_rows, o));
+            combined(states, max_logits + r, division_.block_rows, o));
     }
   }
 
@@ -250,7 +243,7 @@ class Launch {
     }
     AttendItem item;
     item.q_dtype = types_.q;
-    item.kv_dtype = types_.kv.dtype;
+    item.format = &types_.kv;
     item.rows = block.rows;
     item.q_latent = query.latent;
     item.q_rope = query.rope;
@@ -266,16 +259,17 @@ class Launch {
     isa_.attend(item);
   }
 
-  void merge(int64_t row, const Scratch& scratch) const {
+  void combine(int64_t row, const Scratch& scratch) const {
     const int64_t token = row / p_.num_heads;
     write(token / p_.q_len, token % p_.q_len, row % p_.num_heads,
-          merged(partials_.states(0, division_.parts(), row), partials_.max_logit(0, row),
-                 query_tokens(p_) * p_.num_heads, scratch.rows));
+          combined(partials_.states(0, division_.parts(), row), partials_.max_logit(0, row),
+                   query_tokens(p_) * p_.num_heads, scratch.rows));
   }
 
-  RowResult merged(const States& states, const float* max_logits, int64_t stride, float* o) const {
-    const MergedLse lse = merge_lse(states);
-    merge_columns(isa_, states, lse, 0, kLatent, o);
+  RowResult combined(const States& states, const float* max_logits, int64_t stride,
+                     float* o) const {
+    const CombinedLse lse = combine_lse(states);
+    combine_columns(isa_, states, lse, 0, kLatent, o);
     float greatest = -kInfinity;
     for (int64_t i = 0; i < states.count; ++i) {
       greatest = std::max(greatest, max_logits[i * stride]);

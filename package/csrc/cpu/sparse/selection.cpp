@@ -1,8 +1,8 @@
 #include "cpu/sparse/selection.h"
 
-#include <limits>
 #include <string>
 
+#include "common/arithmetic.h"
 #include "common/text.h"
 
 namespace mla::cpu::sparse {
@@ -22,7 +22,7 @@ bool any_at_least(const int32_t* values, int64_t n, int32_t limit) {
 }  // namespace
 
 Status Selection::check(int64_t batch, int64_t q_len, bool batched) const {
-  const bool bounded = slots <= std::numeric_limits<int32_t>::max();
+  const bool bounded = slots <= kMaxInt;
   const int32_t limit = bounded ? static_cast<int32_t>(slots) : 0;
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t s = 0; s < q_len; ++s) {

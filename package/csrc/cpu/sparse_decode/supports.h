@@ -1,12 +1,13 @@
 #pragma once
 
-#include "common/traits.h"
+#include "common/rows.h"
 
 namespace mla::cpu::sparse_decode {
 
-// Q and the output are floats; rows of KV are read in any type.
-constexpr bool supports(DType q, DType /*kv*/, DType out, Load load, Schedule schedule) {
-  return is_float(q) && is_float(out) && load == Load::direct && schedule == Schedule::split;
+// Q and the output are floats; rows of KV are converted.
+constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule) {
+  return is_float(q) && converts_rows(kv) && is_float(out) && load == Load::direct &&
+         schedule == Schedule::split;
 }
 
 }  // namespace mla::cpu::sparse_decode

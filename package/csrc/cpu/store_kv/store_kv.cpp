@@ -49,16 +49,28 @@ float greatest_magnitude(const float* values, int n) {
   return greatest;
 }
 
+// Rounds a positive number up to a power of two.
+float power_of_two_from(float value) {
+  int exponent = 0;
+  const float fraction = std::frexp(value, &exponent);
+  return std::ldexp(1.0f, fraction == 0.5f ? exponent - 1 : exponent);
+}
+
+// Returns the scale of a group. It is a normal number, so that the quotients keep their precision
+// and a group of zeros divides.
+float group_scale(const float* values, int n, bool is_power_of_two) {
+  const float scale = greatest_magnitude(values, n) / kMaxE4m3;
+  if (!is_power_of_two) return std::clamp(scale, Limits::min(), Limits::max());
+  return power_of_two_from(std::clamp(scale, kLeastPowerOfTwoScale, kGreatestPowerOfTwoScale));
+}
+
 // Divides each group of the latent by a scale of its own, and writes the scales into the row.
 // @pre The format's scales are float32 and lie in the row; its latent is e4m3.
-void scale_groups(const CacheFormat& format, float* latent, std::byte* row) {
+void scale_groups(const CacheFormat& format, bool power_of_two, float* latent, std::byte* row) {
   const int columns = format.scale_group;
   for (int group = 0; group < format.latent / columns; ++group) {
     float* const values = latent + group * columns;
-    // It is a normal number, so that the quotients keep their precision and a group of zeros
-    // divides.
-    const float scale =
-        std::clamp(greatest_magnitude(values, columns) / kMaxE4m3, Limits::min(), Limits::max());
+    const float scale = group_scale(values, columns, power_of_two);
     divide(values, columns, scale);
     std::memcpy(row + format.scale_offset + group * sizeof scale, &scale, sizeof scale);
   }
@@ -82,7 +94,7 @@ void store_row(const Problem& p, DType in, const CacheFormat& format, int64_t t,
   if (format.scale_place == ScalePlace::tensor) {
     divide(values, format.d_qk, *static_cast<const float*>(p.scale));
   } else if (format.scale_place == ScalePlace::row) {
-    scale_groups(format, values, latent);
+    scale_groups(format, p.power_of_two_scales != 0, values, latent);
   }
   isa.from_fp32(format.latent_type, values, latent, format.latent);
   isa.from_fp32(format.rope_type, values + format.latent, rope, format.rope);
@@ -93,7 +105,7 @@ void store_row(const Problem& p, DType in, const CacheFormat& format, int64_t t,
 Status can_run(const Problem& p, const CacheFormat& format) {
   MLA_TRY(check_environment());
   MLA_TRY(check_extents({{"num_tokens", p.num_tokens}}));
-  return check_store_scale(format, p.scale);
+  return check_store_scales(format, p);
 }
 
 Status launch(const Problem& p, DType in, const CacheFormat& format) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
+#include "common/arithmetic.h"
 #include "common/checks.h"
 
 namespace mla::cpu {
@@ -26,7 +26,8 @@ Status check_values(const Problem& p) {
   for (int64_t t = 0; t < p.num_tokens; ++t) {
     if (req_id(p)[t] < 0 || req_id(p)[t] >= p.num_requests) {
       return Status::error(MLA_RANGE, text("req_id[", t, "]"), text(req_id(p)[t]),
-                           text("0 to ", p.num_requests - 1));
+                           p.num_requests > 0 ? text("0 to ", p.num_requests - 1)
+                                              : text("no request, because block_table has none"));
     }
   }
   return {};
@@ -43,12 +44,12 @@ void convert(const int32_t* pages, int64_t table_width, uint32_t page_size, cons
       slot = int64_t{pages[entry]} * page_size + token % page_size;
     }
     // No attention op could use a slot that an index cannot hold.
-    slots[i] = slot <= std::numeric_limits<int32_t>::max() ? static_cast<int32_t>(slot) : kAbsent;
+    slots[i] = slot <= kMaxInt ? static_cast<int32_t>(slot) : kAbsent;
   }
 }
 
 void convert_token(const Problem& p, int64_t t) {
-  const int64_t largest = int64_t{std::numeric_limits<int32_t>::max()} + 1;
+  const int64_t largest = kMaxInt + 1;
   convert(static_cast<const int32_t*>(p.block_table) + req_id(p)[t] * p.block_table_stride_b,
           p.table_width, static_cast<uint32_t>(std::min(p.page_size, largest)),
           static_cast<const int32_t*>(p.token_indices) + t * p.token_indices_stride_t,
@@ -74,7 +75,7 @@ Status ToGlobalIndices::launch(const Problem& p, ConstBuffer, Buffer, Stream) {
   MLA_TRY(check_values(p));
   if (p.topk == 0) return {};
   const int64_t item_tokens = std::max<int64_t>(1, kItemIndices / p.topk);
-  const int64_t items = (p.num_tokens + item_tokens - 1) / item_tokens;
+  const int64_t items = ceil_div(p.num_tokens, item_tokens);
   const int64_t nanoseconds = p.num_tokens * p.topk * 2;
   return parallel(items, nanoseconds, [&](int64_t i, const Scratch&) {
     const int64_t end = std::min(p.num_tokens, (i + 1) * item_tokens);

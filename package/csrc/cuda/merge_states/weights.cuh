@@ -8,13 +8,17 @@
 
 namespace mla::cuda::merge_states {
 
-// The LSE of each state of a row.
+// The LSE of each state of a row. A state without tokens has -inf; FlashMLA gives it +inf, which is
+// read as -inf.
 struct StateLse {
   const float* data;
   int64_t stride;
   int count;
 
-  __device__ float operator[](int state) const { return data[state * stride]; }
+  __device__ float operator[](int state) const {
+    const float lse = data[state * stride];
+    return lse == INFINITY ? -INFINITY : lse;
+  }
 };
 
 // The weight of state i is exp(LSE_i - shift) / sum, which is exact even where LSE itself is large
@@ -41,8 +45,7 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
-// The LSE of no states is -inf; infinities and NaN are treated as by torch.logsumexp. All lanes get
-// the same result.
+// The LSE of no states is -inf, and NaN makes NaN. All lanes get the same result.
 __device__ inline MergedLse merge_lse(const StateLse& lse, int lane) {
   if (lse.count == 1) return {lse[0], lse[0], 1};
   float greatest = -INFINITY;

@@ -21,6 +21,7 @@ struct Arguments {
   const int64_t* slot_mapping;
   const float* scale;
   int64_t num_tokens;
+  bool has_power_of_two_scales;
 };
 
 template <DType kIn>
@@ -42,10 +43,17 @@ __device__ __forceinline__ RowPacks<DType::e4m3> quantised(const RowPacks<kIn>& 
   return codes;
 }
 
+// Rounds a positive normal number up to a power of two.
+__device__ __forceinline__ float power_of_two_from(float value) {
+  constexpr uint32_t kMantissa = 0x7fffff;
+  return __uint_as_float((__float_as_uint(value) + kMantissa) & ~kMantissa);
+}
+
 // Returns the scale of a group, the same to all lanes of the row. It is a normal number, so that
 // the quotients keep their precision and a group of zeros divides; NaN does not take part.
 template <int kGroupChunks, DType kIn>
-__device__ __forceinline__ float group_scale(const RowPacks<kIn>& row, int group) {
+__device__ __forceinline__ float group_scale(const RowPacks<kIn>& row, int group,
+                                             bool is_power_of_two) {
   float greatest = 0;
 #pragma unroll
   for (int i = 0; i < kGroupChunks; ++i) {
@@ -59,12 +67,15 @@ __device__ __forceinline__ float group_scale(const RowPacks<kIn>& row, int group
   for (int distance = kRowLanes / 2; distance > 0; distance /= 2) {
     greatest = fmaxf(greatest, __shfl_xor_sync(row_mask, greatest, distance));
   }
-  return fminf(fmaxf(__fdiv_rn(greatest, kMaxE4m3), FLT_MIN), FLT_MAX);
+  const float scale = __fdiv_rn(greatest, kMaxE4m3);
+  if (!is_power_of_two) return fminf(fmaxf(scale, FLT_MIN), FLT_MAX);
+  return power_of_two_from(fminf(fmaxf(scale, kLeastPowerOfTwoScale), kGreatestPowerOfTwoScale));
 }
 
 // @pre The format has float32 scales in each row, and a latent of e4m3.
 template <DType kIn, DType kKv, bool kVectors>
-__device__ __forceinline__ void store_groups(const RowPacks<kIn>& row, std::byte* to, int lane) {
+__device__ __forceinline__ void store_groups(const RowPacks<kIn>& row, bool has_power_of_two_scales,
+                                             std::byte* to, int lane) {
   constexpr int kAligned = kAlignment<kKv, kVectors>;
   constexpr int kScaleOffset = kCacheFormat<kKv>.scale_offset;
   constexpr int kRopeOffset = kCacheFormat<kKv>.rope_offset;
@@ -75,7 +86,7 @@ __device__ __forceinline__ void store_groups(const RowPacks<kIn>& row, std::byte
   float own_scale = 0;  // lane i writes the scale of group i
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    const float scale = group_scale<kGroupChunks>(row, group);
+    const float scale = group_scale<kGroupChunks>(row, group, has_power_of_two_scales);
     const ScaleDivisor divisor(scale);
     if (lane == group) own_scale = scale;
 #pragma unroll
@@ -107,7 +118,7 @@ __global__ void __launch_bounds__(kRowThreads, kVectors ? 8 : 1)
       store_row<kKv, kAlignment<kKv, kVectors>>(quantised<kIn>(row, scale), to.latent, to.rope,
                                                 lane);
     } else {
-      store_groups<kIn, kKv, kVectors>(row, to.latent, lane);
+      store_groups<kIn, kKv, kVectors>(row, arguments.has_power_of_two_scales, to.latent, lane);
     }
   }
 }
@@ -118,7 +129,7 @@ template <DType kIn, DType kKv>
 Status StoreKv<kIn, kKv>::can_run(const Problem& p) {
   MLA_TRY(check_extents(
       {{"num_tokens", p.num_tokens}, {"num_pages", p.num_pages}, {"page_size", p.page_size}}));
-  MLA_TRY(check_store_scale(kCacheFormat<kKv>, p.scale));
+  MLA_TRY(check_store_scales(kCacheFormat<kKv>, p));
   MLA_TRY(check_present({{"latent", p.latent, p.num_tokens},
                          {"rope", p.rope, p.num_tokens},
                          {"slot_mapping", p.slot_mapping, p.num_tokens},
@@ -145,9 +156,12 @@ Status StoreKv<kIn, kKv>::launch(const Problem& p, ConstBuffer, Buffer, Stream s
   const DeviceGuard guard(p.device);
   MLA_TRY(guard.status());
   const store_kv::Arguments<kKv> arguments = {
-      token_rows<kIn>(p.latent, p.latent_stride_t, p.rope, p.rope_stride_t), CacheRows<kKv>(p),
-      static_cast<const int64_t*>(p.slot_mapping), static_cast<const float*>(p.scale),
-      p.num_tokens};
+      token_rows<kIn>(p.latent, p.latent_stride_t, p.rope, p.rope_stride_t),
+      CacheRows<kKv>(p),
+      static_cast<const int64_t*>(p.slot_mapping),
+      static_cast<const float*>(p.scale),
+      p.num_tokens,
+      p.power_of_two_scales != 0};
   const bool vectors = arguments.tokens.has_vectors() && arguments.cache.has_vectors();
   const auto kernel = vectors ? store_kernel<kIn, kKv, true> : store_kernel<kIn, kKv, false>;
   kernel<<<blocks_for(p.num_tokens, kBlockRows), kRowThreads, 0, cuda_stream(stream)>>>(arguments);

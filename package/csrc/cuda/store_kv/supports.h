@@ -1,13 +1,13 @@
 #pragma once
 
-#include "common/traits.h"
+#include "common/rows.h"
 
 namespace mla::cuda::store_kv {
 
 // A row is copied, or quantised; no kernel reads an fp32 cache.
 constexpr bool supports(DType in, DType kv) {
-  if (kv == DType::e4m3 || kv == DType::fp8_ds_mla) return is_float(in);
-  return kv == in && (in == DType::fp16 || in == DType::bf16);
+  if (quantises_rows(kv)) return is_float(in);
+  return kv == in && has_16_bits(in);
 }
 
 }  // namespace mla::cuda::store_kv

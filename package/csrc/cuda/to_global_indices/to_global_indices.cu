@@ -1,5 +1,6 @@
 #include <cstdint>
 
+#include "common/arithmetic.h"
 #include "common/checks.h"
 #include "cuda/divisor.h"
 #include "cuda/launch.h"
@@ -11,7 +12,6 @@ namespace to_global_indices {
 using Problem = mla_to_global_indices_problem;
 
 constexpr int32_t kAbsent = -1;
-constexpr int64_t kLargestIndex = std::numeric_limits<int32_t>::max();
 
 int64_t index_count(const Problem& p) { return saturating_product({p.num_tokens, p.topk}); }
 
@@ -41,7 +41,7 @@ __device__ int32_t slot_of(const Request& request, const Divisor& page_size, int
   if (page < 0) return kAbsent;
   const int64_t slot =
       int64_t{page} * page_size.value() + page_size.remainder(static_cast<uint32_t>(token), entry);
-  return slot <= kLargestIndex ? static_cast<int32_t>(slot) : kAbsent;
+  return slot <= kMaxInt ? static_cast<int32_t>(slot) : kAbsent;
 }
 
 __device__ int4 slots_of(const Request& request, const Divisor& page_size, const int4& token) {
@@ -141,14 +141,14 @@ Status ToGlobalIndices::launch(const Problem& p, ConstBuffer, Buffer, Stream str
   if (index_count(p) == 0) return {};
   const DeviceGuard guard(p.device);
   MLA_TRY(guard.status());
-  const Divisor page_size(static_cast<uint32_t>(std::min(p.page_size, kLargestIndex + 1)));
+  const Divisor page_size(static_cast<uint32_t>(std::min(p.page_size, kMaxInt + 1)));
   const bool vectors = has_vectors(p);
   if (vectors && p.table_width <= std::min(kStagedPages, p.topk)) {
     convert_staged_kernel<<<blocks_for(p.num_tokens, 1), kThreads, 0, cuda_stream(stream)>>>(
         p, page_size);
     return check(cudaGetLastError(), "to_global_indices");
   }
-  const int64_t groups = p.topk / kIndices + (p.topk % kIndices != 0);
+  const int64_t groups = ceil_div(p.topk, kIndices);
   const auto kernel = vectors ? convert_kernel<true> : convert_kernel<false>;
   kernel<<<blocks_for(saturating_product({p.num_tokens, groups}), kThreads), kThreads, 0,
            cuda_stream(stream)>>>(p, page_size, groups);

@@ -11,6 +11,7 @@ struct Limits {
   int64_t min = 0;
   int64_t max = INT64_MAX;
   int64_t multiple_of = 1;
+  bool of_plan = false;  // whether a plan sets them, and not the kernel
 
   bool contain(int64_t number) const {
     return number >= min && number <= max && (multiple_of == 1 || number % multiple_of == 0);

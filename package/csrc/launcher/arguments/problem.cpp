@@ -97,8 +97,13 @@ inline bool Problem::set_dim(int dim, int64_t extent, Argument argument) {
 }
 
 bool Problem::refuse_dim(int dim, int64_t extent, Argument argument) const {
-  const long long got = extent, bound = dims_[dim];
-  return refuse(MLA_SHAPE, argument, PyUnicode_FromFormat("%s = %lld", spec_.op->dims[dim], got),
+  const long long got = extent, bound = dims_[dim], planned = spec_.limits[dim].min;
+  const char* name = spec_.op->dims[dim];
+  if (!is_bound(dim) && spec_.limits[dim].of_plan) {
+    return refuse(MLA_SHAPE, {"plan"}, PyUnicode_FromFormat("a plan of %s %lld", name, planned),
+                  PyUnicode_FromFormat("a plan of %s %lld, as %s has", name, got, argument.name));
+  }
+  return refuse(MLA_SHAPE, argument, PyUnicode_FromFormat("%s = %lld", name, got),
                 is_bound(dim) ? PyUnicode_FromFormat("%lld, as %s has", bound, dim_from_[dim].name)
                               : spec_.limits[dim].text());
 }
@@ -123,6 +128,12 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   dlpack::Tensor& tensor = view.tensor;
   if (!type_->matches(tensor.dtype)) {
     return refuse(MLA_DTYPE, argument, dtype_text(tensor.dtype), text(type_->accepts));
+  }
+  // Asking torch takes longer than the rest of a view. Results are not asked: nothing reads them.
+  const bool read = !binding.written || binding.row == Row::packed;
+  if (read && view.is_torch && dlpack::is_float(tensor.dtype) &&
+      !call_.check_torch(object, argument)) {
+    return false;
   }
   const int outer = binding.outer;
   const bool single = outer == 0 && tensor.ndim == 0;  // stands for a row of one element
@@ -196,8 +207,20 @@ bool Problem::set_pair(const TensorBinding& binding, PyObject* pair) {
                   binding.rope_offset);
 }
 
+// Whether a tensor is the scale of a cache whose format has one for all of its rows.
+bool Problem::is_cache_scale(const TensorBinding& binding) const {
+  return spec_.format != nullptr && spec_.format->scale_place == ScalePlace::tensor &&
+         strcmp(binding.name, "scale") == 0;
+}
+
 bool Problem::set_none(const TensorBinding& binding) {
-  if (binding.optional || partial_) return true;
+  if (partial_) return true;
+  if (is_cache_scale(binding)) {
+    return refuse(MLA_DTYPE, {binding.name}, text("None"),
+                  PyUnicode_FromFormat("a float32 tensor of one element, because kv_cache is %s",
+                                       spec_.format->name));
+  }
+  if (binding.optional) return true;
   const Ref shape(shape_text(binding));
   return shape && refuse(MLA_DTYPE, {binding.name}, text("None"),
                          PyUnicode_FromFormat("a tensor %U", shape.get()));

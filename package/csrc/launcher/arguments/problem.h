@@ -67,6 +67,7 @@ class Problem {
 
  private:
   bool set_named(PyObject* name, PyObject* value);
+  bool is_cache_scale(const TensorBinding& binding) const;
   bool set_none(const TensorBinding& binding);
   bool set_pair(const TensorBinding& binding, PyObject* pair);
   bool set_view(const TensorBinding& binding, Argument argument, PyObject* object, int64_t row,

@@ -34,6 +34,10 @@ struct DataType {
   uint16_t lanes;
 };
 
+inline bool is_float(DataType dtype) {
+  return dtype.code == kFloat || dtype.code == kBfloat || dtype.code >= kFloat8E4m3fn;
+}
+
 struct Tensor {
   void* data;
   Device device;

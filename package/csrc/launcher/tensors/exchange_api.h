@@ -1,4 +1,4 @@
-// Which types exchange tensors through DLPack's C functions.
+// Which types of tensors there are, and which exchange them through DLPack's C functions.
 #pragma once
 
 #include "launcher/python/python.h"
@@ -9,6 +9,7 @@ namespace mla::launcher {
 struct Exchange {
   PyTypeObject* type;
   const dlpack::ExchangeApi* api;  // null: objects of exactly this type go through __dlpack__
+  bool is_torch;                   // a torch tensor, whose bits that DLPack drops are checked
 };
 
 // The types that have been looked up. They are owned, so that no other type can take their address.
@@ -16,13 +17,13 @@ struct Exchange {
 inline constexpr int kMaxExchanges = 16;
 extern Exchange exchanges[kMaxExchanges];
 
-// Finds what `exchange_api` returns for a type that is not the first of `exchanges`.
-const dlpack::ExchangeApi* find_exchange_api(PyTypeObject* type);
+// Finds what `exchange_of` returns for a type that is not the first of `exchanges`.
+Exchange find_exchange(PyTypeObject* type);
 
-// Returns the functions that exchange tensors of this type, or null without an exception where
-// there are none. Most programs use one type of tensor, which is compared first.
-inline const dlpack::ExchangeApi* exchange_api(PyTypeObject* type) {
-  return exchanges[0].type == type ? exchanges[0].api : find_exchange_api(type);
+// Returns how objects of this type are exchanged. Most programs use one type of tensor, which is
+// compared first.
+inline Exchange exchange_of(PyTypeObject* type) {
+  return exchanges[0].type == type ? exchanges[0] : find_exchange(type);
 }
 
 }  // namespace mla::launcher

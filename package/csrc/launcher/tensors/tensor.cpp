@@ -168,7 +168,7 @@ bool Call::settle_device(Argument argument, dlpack::Device device) {
                 PyUnicode_FromFormat("cuda:%d, as %s", int{device_}, device_from_.name));
 }
 
-bool Call::read_capsule(PyObject* object, Argument argument, View* view) {
+bool Call::read_capsule(PyObject* object, bool is_torch, Argument argument, View* view) {
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   if (!PyObject_HasAttrString(type, "__dlpack__")) {
     return refuse(MLA_DTYPE, argument, type_text(object),
@@ -182,7 +182,9 @@ bool Call::read_capsule(PyObject* object, Argument argument, View* view) {
                               "an integer handle, because %s (%U) does not tell its current stream",
                               argument.name, name.get()));
   }
-  Ref capsule = export_capsule(object, with_stream, stream_);
+  const Ref plain = is_torch ? detached(object) : Ref();
+  if (is_torch && !plain) return refuse_export(object, argument, device_type_);
+  Ref capsule = export_capsule(is_torch ? plain.get() : object, with_stream, stream_);
   if (!capsule) return refuse_export(object, argument, device_type_);
   if (!view_capsule(capsule.get(), view)) {
     const Ref name(type_text(object));
@@ -195,9 +197,10 @@ bool Call::read_capsule(PyObject* object, Argument argument, View* view) {
 }
 
 bool Call::read(PyObject* object, Argument argument, View* view) {
-  const dlpack::ExchangeApi* api = exchange_api(Py_TYPE(object));
+  const auto [type, api, is_torch] = exchange_of(Py_TYPE(object));
+  view->is_torch = is_torch;
   if (api == nullptr) {
-    if (!read_capsule(object, argument, view)) return false;
+    if (!read_capsule(object, is_torch, argument, view)) return false;
   } else {
     if (api->export_tensor(object, &view->tensor) != 0) {
       return refuse_export(object, argument, device_type_);

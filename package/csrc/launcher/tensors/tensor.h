@@ -4,6 +4,7 @@
 #include "launcher/binding.h"
 #include "launcher/python/errors.h"
 #include "launcher/tensors/dlpack.h"
+#include "launcher/tensors/torch_tensor.h"
 
 namespace mla::launcher {
 
@@ -11,6 +12,7 @@ struct View {
   dlpack::Tensor tensor;
   int64_t bytes;  // those of all elements
   bool read_only;
+  bool is_torch;
 
   char* data() const {
     return tensor.data == nullptr ? nullptr : static_cast<char*>(tensor.data) + tensor.byte_offset;
@@ -38,11 +40,17 @@ class Call {
   // Views a tensor, and refuses an object that is none, has no memory or lies on another device.
   bool read(PyObject* object, Argument argument, View* view);
 
+  // Refuses a torch tensor whose elements are not those that its memory holds, or whose gradient
+  // would be lost.
+  bool check_torch(PyObject* object, Argument argument) {
+    return check_torch_tensor(object, argument, &grad_mode_);
+  }
+
   int32_t device() const { return device_ < 0 ? 0 : device_; }
   void* stream() const { return stream_; }
 
  private:
-  bool read_capsule(PyObject* object, Argument argument, View* view);
+  bool read_capsule(PyObject* object, bool is_torch, Argument argument, View* view);
   bool check_device(Argument argument, dlpack::Device device) {
     return (device.type == device_type_ &&
             (device_type_ == dlpack::kCpu || device.id == device_)) ||
@@ -53,6 +61,7 @@ class Call {
   const int32_t device_type_;
   int32_t device_ = -1;  // -1 while no tensor has told it
   Argument device_from_{nullptr};
+  GradMode grad_mode_ = GradMode::unknown;
   bool has_stream_ = false;
   void* stream_ = nullptr;
   int num_capsules_ = 0;

@@ -245,8 +245,10 @@ Limits* find_limits(Spec* spec, const char* name) {
 
 bool read_limit(PyObject* name, PyObject* value, Spec* spec) {
   long long min, max, multiple_of;
+  int of_plan = 0;
   const char* dim = PyUnicode_AsUTF8AndSize(name, nullptr);
-  if (dim == nullptr || !PyArg_ParseTuple(value, "LLL:limits", &min, &max, &multiple_of)) {
+  if (dim == nullptr ||
+      !PyArg_ParseTuple(value, "LLL|p:limits", &min, &max, &multiple_of, &of_plan)) {
     return false;
   }
   Limits* limits = find_limits(spec, dim);
@@ -258,7 +260,7 @@ bool read_limit(PyObject* name, PyObject* value, Spec* spec) {
     PyErr_Format(PyExc_ValueError, "the limits of %s are no range: %R", dim, value);
     return false;
   }
-  *limits = {min, max, multiple_of};
+  *limits = {min, max, multiple_of, of_plan != 0};
   return true;
 }
 

@@ -129,23 +129,19 @@ ParamsKey params_key(const typename Kernel::Arguments& arguments, const void* pa
                    epilogue.output_scale);
 }
 
-// Sets the attributes that the kernel needs once on each device. Setting them twice does no harm.
+// Sets the attributes that the kernel needs on each device.
 template <class Kernel>
 Status prepare_kernel(int32_t device) {
   static cuda::PreparedDevices prepared;
-  if (prepared.contains(device)) return {};
-  const cuda::DeviceGuard guard(device);
-  MLA_TRY(guard.status());
-  MLA_TRY(cuda::check(prepare_mainloop<Kernel>(), "shared memory of the kernel"));
-  int blocks = 0;
-  MLA_TRY(cuda::check(max_active_blocks<Kernel>(&blocks), "occupancy of the kernel"));
-  if (blocks < 1) {
+  return prepared.ensure(device, [device]() -> Status {
+    MLA_TRY(cuda::check(prepare_mainloop<Kernel>(), "shared memory of the kernel"));
+    int blocks = 0;
+    MLA_TRY(cuda::check(max_active_blocks<Kernel>(&blocks), "occupancy of the kernel"));
+    if (blocks > 0) return {};
     return Status::error(MLA_DEVICE, "device",
                          text("device ", device, ", which cannot hold a block"),
                          "a device of compute capability 10.0 or 10.3");
-  }
-  prepared.add(device);
-  return {};
+  });
 }
 
 template <class Kernel>

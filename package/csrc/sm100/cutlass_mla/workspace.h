@@ -8,7 +8,7 @@
 
 namespace mla::sm100 {
 
-// Byte offsets into the workspace.
+// The offsets into the workspace count bytes.
 struct WorkspaceLayout {
   int64_t arrays;
   int64_t table;

@@ -5,6 +5,7 @@
 #include "common/dtype.h"
 #include "common/op.h"
 #include "common/traits.h"
+#include "cuda/traits.h"
 #include "sm100/decode/supports.h"
 
 namespace mla::sm100 {
@@ -25,6 +26,9 @@ struct Decode : Op<mla_decode_problem> {
   // that the kernel is compiled once.
   static Status run(const AttentionProblem& attention, const WorkspaceLayout& layout,
                     void* workspace, Stream stream);
+
+ private:
+  static constexpr cuda::Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
 };
 
 }  // namespace mla::sm100

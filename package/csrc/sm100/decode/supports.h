@@ -6,9 +6,8 @@ namespace mla::sm100::decode {
 
 // CUTLASS example 77 multiplies equal types; its output has 16 bits.
 constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule) {
-  const bool has_out = q == DType::e4m3 ? out == DType::fp16 || out == DType::bf16 : out == q;
-  return kv == q && q != DType::fp32 && q != DType::fp8_ds_mla && has_out &&
-         (load == Load::tma || load == Load::cpasync) &&
+  const bool has_out = q == DType::e4m3 ? has_16_bits(out) : out == q && has_16_bits(q);
+  return kv == q && has_out && (load == Load::tma || load == Load::cpasync) &&
          (schedule == Schedule::individual || schedule == Schedule::persistent);
 }
 

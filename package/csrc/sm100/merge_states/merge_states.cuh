@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "cuda/launch.h"
@@ -20,12 +21,21 @@ inline __device__ int32_t clamped_count(const Problem& p, int64_t t) {
   return min(max(count, 0), all);
 }
 
-// The reduction divides by the count, so it is told 1 where there is nothing, and then does
-// nothing.
+// A state without tokens has the LSE -inf, or +inf as FlashMLA gives it.
+inline __device__ bool is_empty(float lse) { return isinf(lse); }
+
+// Writes what the reduction reads. It divides by the count, so it is told 1 where there is nothing,
+// and then does nothing. An empty state adds nothing where its LSE is -inf.
 template <DType kIn, DType kOut>
-__global__ void clamp_counts(Problem p, int32_t* counts) {
-  const int64_t t = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (t < p.num_tokens) counts[t] = max(clamped_count(p, t), 1);
+__global__ void __launch_bounds__(kThreads) prepare(Problem p, int32_t* counts, float* lse) {
+  static_assert(kThreads == kHeads);
+  const int64_t state = blockIdx.x;
+  const int64_t t = blockIdx.y;
+  const int64_t h = threadIdx.x;
+  if (state == 0 && h == 0) counts[t] = max(clamped_count(p, t), 1);
+  const float* const from = static_cast<const float*>(p.lse);
+  const float value = from[t * p.lse_stride_t + state * p.lse_stride_n + h];
+  lse[(t * p.num_states + state) * kHeads + h] = is_empty(value) ? -INFINITY : value;
 }
 
 // The rows that the reduction leaves alone, one state or none, and those whose states are all
@@ -39,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) complete_rows(Problem p) {
   const float* lse = static_cast<const float*>(p.lse) + t * p.lse_stride_t + h;
   bool empty = true;
   for (int i = threadIdx.x; i < count; i += kThreads) {
-    empty &= lse[i * p.lse_stride_n] == -INFINITY;
+    empty &= is_empty(lse[i * p.lse_stride_n]);
   }
   empty = __syncthreads_and(empty);
   if (!empty && count > 1) return;
@@ -100,7 +110,9 @@ Status MergeStates<kIn, kOut, kSchedule>::can_run(const Problem& p) {
 
 template <DType kIn, DType kOut, Schedule kSchedule>
 Status MergeStates<kIn, kOut, kSchedule>::workspace_size(const Problem& p, int64_t* bytes) {
-  *bytes = saturating_product({p.num_tokens, sizeof(int32_t)});
+  // A count and the LSEs of each token.
+  const int64_t states = std::min<int64_t>(p.num_states, kMaxSplits);
+  *bytes = saturating_product({p.num_tokens, 1 + states * kHeads, sizeof(float)});
   return {};
 }
 
@@ -118,13 +130,14 @@ Status MergeStates<kIn, kOut, kSchedule>::launch(const Problem& p, ConstBuffer, 
   const unsigned tokens = static_cast<unsigned>(p.num_tokens);
   if (p.num_states > 1) {
     int32_t* const counts = static_cast<int32_t*>(workspace.data);
-    merge_states::clamp_counts<kIn, kOut>
-        <<<ceil_div(tokens, unsigned{merge_states::kThreads}), merge_states::kThreads, 0, on>>>(
-            p, counts);
+    float* const lse = reinterpret_cast<float*>(counts + p.num_tokens);
+    merge_states::prepare<kIn, kOut>
+        <<<dim3(static_cast<unsigned>(p.num_states), tokens), merge_states::kThreads, 0, on>>>(
+            p, counts, lse);
     typename Reduction::Arguments arguments;
     arguments.ptr_oaccum = static_cast<float*>(p.o);
     arguments.ptr_o = static_cast<typename ElementOf<kOut>::Type*>(p.out);
-    arguments.ptr_lseaccum = static_cast<float*>(p.lse);
+    arguments.ptr_lseaccum = lse;
     arguments.ptr_lse = static_cast<float*>(p.out_lse);
     arguments.num_batches = static_cast<int>(p.num_tokens);
     arguments.split_kv = static_cast<int>(p.num_states);

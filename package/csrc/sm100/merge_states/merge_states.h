@@ -9,8 +9,8 @@
 
 namespace mla::sm100 {
 
-// The reduction of CUTLASS example 77, alone: 128 heads of kLatent, up to 256 states in its own
-// layout.
+// The op is the reduction of CUTLASS example 77, alone: 128 heads of kLatent, up to 256 states in
+// its own layout.
 template <DType kIn, DType kOut, Schedule kSchedule>
 struct MergeStates : Op<mla_merge_states_problem> {
   static_assert(merge_states::supports(kIn, kOut, kSchedule));

@@ -5,6 +5,7 @@
 #include "common/dtype.h"
 #include "common/op.h"
 #include "common/traits.h"
+#include "cuda/traits.h"
 #include "sm100/sparse_decode/supports.h"
 
 namespace mla::sm100 {
@@ -19,6 +20,9 @@ struct SparseDecode : Op<mla_sparse_decode_problem> {
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
   static Status prepare(int32_t device);
+
+ private:
+  static constexpr cuda::Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
 };
 
 }  // namespace mla::sm100

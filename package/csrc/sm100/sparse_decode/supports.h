@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/traits.h"
+#include "common/rows.h"
 #include "sm100/decode/supports.h"
 
 namespace mla::sm100::sparse_decode {
@@ -10,7 +10,7 @@ constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedu
   if (schedule != Schedule::individual) return false;
   if (load != Load::gather)
     return load == Load::cpasync && decode::supports(q, kv, out, load, schedule);
-  return q == DType::bf16 && kv == DType::fp8_ds_mla && out == q;
+  return q == DType::bf16 && has_byte_rows(kv) && out == q;
 }
 
 }  // namespace mla::sm100::sparse_decode

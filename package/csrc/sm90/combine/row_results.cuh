@@ -48,7 +48,7 @@ __device__ __forceinline__ void store_work_tile_lse(const Params& params, const 
   }
 }
 
-// The same of a row's greatest logit.
+// Does the same with a row's greatest logit.
 template <class Params, class WorkTile>
 __device__ __forceinline__ void store_work_tile_max_logit(const Params& params,
                                                           const WorkTile& work, int r,

@@ -23,7 +23,8 @@ struct Dimension {
   int box;
 };
 
-// Rows of `columns` elements in outer dimensions. A box has one chunk of each of its rows.
+// A map has rows of `columns` elements in outer dimensions. A box has one chunk of each of its
+// rows.
 struct Rows {
   static constexpr size_t kMaxRank = 5;
 

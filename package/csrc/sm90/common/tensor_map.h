@@ -14,7 +14,7 @@ using cuda::Traits;
 Status encode_kv_maps(const PagedKvView& kv, const Traits& traits, CUtensorMap* latent,
                       CUtensorMap* rope);
 
-// Queries [batch, q_len, num_heads] as latent and rope rows, with their strides in this order.
+// Queries [batch, q_len, num_heads] are latent and rope rows, with their strides in this order.
 struct QueryRows {
   int64_t batch;
   int64_t q_len;

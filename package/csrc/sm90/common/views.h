@@ -39,7 +39,7 @@ struct RowView {
   }
 };
 
-// Latent and rope rows of queries.
+// A view says where the latent and rope rows of queries are.
 template <class View>
 struct QueryView {
   CUtensorMap latent_map;  // if by_tma

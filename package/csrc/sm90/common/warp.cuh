@@ -1,4 +1,4 @@
-// Warps and warpgroups.
+// This header says how many threads warps and warpgroups have.
 #pragma once
 
 #include "cuda/warp.h"
@@ -10,8 +10,8 @@ using cuda::kWarp;
 inline constexpr int kWarpgroup = 128;
 inline constexpr int kWarps = kWarpgroup / kWarp;  // of a warpgroup
 
-// The value of lane 0, in all lanes. A number that all lanes share is passed through this where
-// branches depend on it: the compiler then knows that the warp does not diverge.
+// Returns the value of lane 0 in all lanes. A number that all lanes share is passed through this
+// where branches depend on it: the compiler then knows that the warp does not diverge.
 template <class Number>
 __device__ __forceinline__ Number warp_uniform(Number number) {
   return __shfl_sync(~0u, number, 0);

@@ -11,7 +11,6 @@ namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
-  constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   MLA_TRY(decode::check_problem(problem, kTraits));
@@ -52,7 +51,6 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& pr
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer plan,
                                                        Buffer workspace, Stream stream) {
-  constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   MLA_TRY(decode::check_problem(problem, kTraits));
@@ -85,14 +83,11 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
   static cuda::PreparedDevices prepared;
-  if (prepared.contains(device)) return {};
-  const cuda::DeviceGuard guard(device);
-  MLA_TRY(guard.status());
-  MLA_TRY((prepare_kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>()));
-  MLA_TRY(prepare_plan(device));
-  MLA_TRY(prepare_combine<kOut>(device));
-  prepared.add(device);
-  return {};
+  return prepared.ensure(device, [device]() -> Status {
+    MLA_TRY((prepare_kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>()));
+    MLA_TRY(prepare_plan(device));
+    return prepare_combine<kOut>(device);
+  });
 }
 
 }  // namespace mla::sm90

@@ -8,7 +8,7 @@ namespace mla::sm90::decode {
 // it: in shared memory for rows_m64, in registers for swap_ab.
 constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule) {
   const bool dequantizes = q == DType::bf16 && kv == DType::e4m3;
-  const bool has_one_type = kv == q && (q == DType::fp16 || q == DType::bf16);
+  const bool has_one_type = kv == q && has_16_bits(q);
   if (out != q) return false;
   if (schedule == Schedule::swap_ab) return dequantizes && load == Load::tma;
   if (schedule != Schedule::rows_m64) return false;

@@ -1,6 +1,6 @@
-// bf16 rows of Q as fp16. A row's range may exceed that of fp16, so each row is scaled by a power
-// of 2 that brings its greatest element to just below 2^15. Only elements below 2^-28 of the
-// greatest are rounded, which changes a logit no more than the rounding of the greatest does.
+// Rows of Q become fp16 from bf16. A row's range may exceed that of fp16, so each row is scaled by
+// a power of 2 that brings its greatest element to just below 2^15. Only elements below 2^-28 of
+// the greatest are rounded, which changes a logit no more than the rounding of the greatest does.
 #pragma once
 
 #include "sm90/common/elements.cuh"
@@ -17,7 +17,7 @@ __device__ __forceinline__ uint32_t greater_of_pair(uint32_t pair) {
   return max(pair & 0xffff, pair >> 16);
 }
 
-// The scale of one row.
+// A row of Q has this scale.
 class Fp16RowScale {
   static constexpr int kBias = 127;
   static constexpr int kGreatest = 14;  // the exponent of the scaled greatest element

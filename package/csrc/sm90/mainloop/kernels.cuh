@@ -15,14 +15,15 @@ struct Kernels;
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad>
 struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64> {
-  static constexpr int kMaxCluster = rows_m64::kMaxCluster<kKv, kLoad>;
+  using Format = rows_m64::Format<kQ, kKv>;
+  static constexpr int kMaxCluster = Format::template kMaxCluster<kLoad>;
 
   template <int kCluster>
   static Kernel of_cluster() {
     return {
         reinterpret_cast<const void*>(
             rows_m64::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kCluster>),
-        rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<rows_m64::Format<kQ, kKv>>)};
+        rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<Format>)};
   }
   static Kernel of(const Shape& shape) {
     return std::min(shape.cluster, kMaxCluster) == 1 ? of_cluster<1>() : of_cluster<kMaxCluster>();

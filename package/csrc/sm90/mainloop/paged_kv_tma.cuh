@@ -35,7 +35,7 @@ class PagedKvTma {
     }
   }
 
-  // A box of the tile.
+  // Returns a box of the tile.
   __device__ __forceinline__ TokenBox box(int box) const {
     return {__shfl_sync(~0u, box_.page, first_lane_ + box),
             __shfl_sync(~0u, box_.offset, first_lane_ + box)};
@@ -62,7 +62,7 @@ class PagedKvTma {
     exist_ = __ballot_sync(~0u, static_cast<uint32_t>(page) < static_cast<uint32_t>(kv_.num_pages));
   }
 
-  // The page of a box; beyond the request's last token, that token's page.
+  // Returns the page of a box; beyond the request's last token, it is that token's page.
   __device__ __forceinline__ int32_t page_of(int box) const {
     if (kv_.table == nullptr) return work_.request;
     const uint32_t token = min(first_token_of(box), work_.tokens - 1u);

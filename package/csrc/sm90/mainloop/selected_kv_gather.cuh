@@ -54,7 +54,7 @@ class SelectedKvGather {
     return static_cast<uint32_t>(row.slot) < static_cast<uint32_t>(kv_of(row).slots);
   }
 
-  // The offset of an fp8_ds_mla row in its cache, in 16 bytes.
+  // Returns the offset of a row of bytes in its cache, counted in 16 bytes.
   __device__ __forceinline__ uint32_t offset_in_16_bytes(const Row& row) const {
     const SelectedKvView& kv = kv_of(row);
     const uint32_t page = kv.page_size.quotient(row.slot);

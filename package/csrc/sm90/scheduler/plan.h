@@ -19,7 +19,7 @@ struct Boundary {
   int32_t in_pair;  // the request is split in two, and neither split shares its part
 };
 
-// The arrays in a plan's buffer.
+// A plan's buffer holds these arrays.
 struct PlanView {
   Boundary* boundaries;    // [parts + 1]
   int32_t* first_partial;  // [batch + 1]: partial results of request r are [first[r], first[r + 1])

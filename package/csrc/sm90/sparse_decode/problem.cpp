@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/checks.h"
+#include "mla/conversions.h"
 #include "sm90/common/alignment.h"
 #include "sm90/common/refuse.h"
 #include "sm90/common/scales.h"
@@ -84,9 +85,9 @@ struct Source {
   int64_t slots() const { return saturating_product({num_pages, page_size}); }
 };
 
-Source main_source(const Problem& p, const Names& names) {
-  return {names.kv,
-          "indices",
+Source source_of(const Problem& p, const char* name, const char* indices_name) {
+  return {name,
+          indices_name,
           p.num_pages,
           p.page_size,
           {{p.kv_latent, p.kv_rope, p.kv_latent_stride_page, p.kv_latent_stride_token,
@@ -100,24 +101,15 @@ Source main_source(const Problem& p, const Names& names) {
            static_cast<int32_t>(p.topk)}};
 }
 
-Source extra_source(const Problem& p, const Names& names) {
-  return {
-      names.extra_kv,
-      "extra_indices",
-      p.extra_num_pages,
-      p.extra_page_size,
-      {{p.extra_kv_latent, p.extra_kv_rope, p.extra_kv_latent_stride_page,
-        p.extra_kv_latent_stride_token, p.extra_kv_rope_stride_page, p.extra_kv_rope_stride_token},
-       {},
-       0,
-       static_cast<const int32_t*>(p.extra_indices),
-       {p.extra_indices_stride_b, p.extra_indices_stride_s},
-       static_cast<const int32_t*>(p.extra_topk_length),
-       {p.extra_topk_length_stride_b, p.extra_topk_length_stride_s},
-       static_cast<int32_t>(p.extra_topk)}};
+Source main_source(const Problem& p, const Names& names) {
+  return source_of(p, names.kv, "indices");
 }
 
-// The kernel counts the offsets of fp8_ds_mla rows in 16 bytes, with 32 bits.
+Source extra_source(const Problem& p, const Names& names) {
+  return source_of(as_extra(p), names.extra_kv, "extra_indices");
+}
+
+// The kernel counts the offsets of rows of bytes in 16 bytes, with 32 bits.
 Status check_reach(const Source& source) {
   constexpr int64_t kMostBytes = int64_t{1} << 36;
   const SelectedKvView& view = source.view;
@@ -167,7 +159,7 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
   MLA_TRY(set_view(main_source(p, names), traits.kv, &params->main));
   MLA_TRY(set_view(extra_source(p, names), traits.kv, &params->extra));
   if (params->extra.indices == nullptr) params->extra.topk = 0;
-  const auto main_end = static_cast<int32_t>(ceil_div<int64_t>(p.topk, kTileTokens) * kTileTokens);
+  const auto main_end = static_cast<int32_t>(round_up(p.topk, kTileTokens));
   const bool has_extra = params->extra.topk > 0;
   params->extra_begins = has_extra ? main_end : static_cast<int32_t>(kMaxInt);
   params->capacity = has_extra ? main_end + params->extra.topk : params->main.topk;

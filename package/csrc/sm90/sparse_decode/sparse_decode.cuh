@@ -64,12 +64,8 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& prob
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
   static cuda::PreparedDevices prepared;
-  if (prepared.contains(device)) return {};
-  const cuda::DeviceGuard guard(device);
-  MLA_TRY(guard.status());
-  MLA_TRY((prepare_kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule>()));
-  prepared.add(device);
-  return {};
+  return prepared.ensure(device,
+                         prepare_kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule>);
 }
 
 }  // namespace mla::sm90

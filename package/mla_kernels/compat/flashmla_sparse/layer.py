@@ -199,9 +199,10 @@ class FlashMLASparseImpl:
     def write(
         self, k_c_normed: torch.Tensor, k_pe: torch.Tensor, kv_cache: torch.Tensor, slot_mapping: torch.Tensor
     ) -> None:
-        """Store as many new tokens as there are slots, quantising where the cache is ``fp8_ds_mla``."""
+        """Store as many new tokens as there are slots; in an ``fp8_ds_mla`` cache with vLLM's scales."""
         latent, rope = k_c_normed[: len(slot_mapping)], k_pe[: len(slot_mapping)]
-        mla.store_kv(latent, rope.flatten(1), self._rows(kv_cache), slot_mapping)
+        in_rows = self.kv_cache_dtype == "fp8_ds_mla"
+        mla.store_kv(latent, rope.flatten(1), self._rows(kv_cache), slot_mapping, power_of_two_scales=in_rows)
 
     def attend(
         self, q: Packed, kv_cache: torch.Tensor, attn_metadata: FlashMLASparseMetadata, *, lse: bool = True

@@ -1,1 +1,1 @@
-"""``python -m mla_kernels bench``: how fast decode kernels are on this machine, on random data."""
+"""``mla-kernels bench``: how fast decode kernels are on this machine, on random data."""

@@ -1,4 +1,4 @@
-"""``python -m mla_kernels bench``: its options, and the table that it prints.
+"""``mla-kernels bench``: its options, and the table that it prints.
 
 ``python -m benchmarks``, in a clone of the repository, measures more ops, beside other packages, and writes pages.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from itertools import takewhile
 
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.diagnostics import tables
@@ -34,9 +36,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure and print."""
-    tables.require("torch", "mla-kernels[torch]")
-    if not options.json:
-        tables.require("rich", "mla-kernels[cli]")
+    with tables.status("importing torch"):
+        tables.require("torch", "mla-kernels[torch]")
     if options.repeats < 1:
         raise ValueRangeError("repeats", str(options.repeats), "integers from 1")
     from mla_kernels.diagnostics.bench import decode
@@ -47,8 +48,18 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(rows, indent=2))
     else:
-        tables.table(f"decode on {arch}", rows)
+        same, differing = split(rows)
+        tables.table(
+            tables.wrapped(", ".join([f"decode on {arch}", *(f"{name} {same[name]}" for name in same)])), differing
+        )
     return 0
+
+
+def split(rows: Sequence[tables.Row]) -> tuple[tables.Row, list[tables.Row]]:
+    """What all cells have in common, and the rows without it; what was measured stays in the rows."""
+    cell = tuple(takewhile(lambda name: name != "us", rows[0]))
+    same = {name: rows[0][name] for name in cell if len(rows) > 1 and len({row[name] for row in rows}) == 1}
+    return same, [{name: value for name, value in row.items() if name not in same} for row in rows]
 
 
 def _shapes(options: argparse.Namespace) -> tuple[Shape, ...]:

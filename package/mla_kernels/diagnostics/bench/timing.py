@@ -42,7 +42,7 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
     for call in calls[:2]:  # what a first call prepares cannot be captured
         call()
     torch.cuda.synchronize()
-    graph = _captured(calls)
+    graph = captured(calls)
     torch.cuda.synchronize()
     time.sleep(_REST_OF_DEVICE)
     graph.replay()
@@ -58,7 +58,8 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
     return statistics.median(taken) / len(calls)
 
 
-def _captured(calls: Sequence[Call]) -> torch.cuda.CUDAGraph:
+def captured(calls: Sequence[Call]) -> torch.cuda.CUDAGraph:
+    """A graph of the calls, each of which has run before."""
     graph, stream = torch.cuda.CUDAGraph(), _UNTYPED.Stream()
     try:
         with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):

@@ -87,7 +87,7 @@ inline void value_two_panels(const Tile (*p)[kPvSteps], const ValueTiles* v, int
 // would wait for it.
 inline void value_panel_pairs(int panels, int tokens, bool first, AmxScratch& scratch,
                               AmxAhead& ahead) {
-  const int steps = (tokens + kTileDepth - 1) / kTileDepth;
+  const int steps = ceil_div(tokens, kTileDepth);
   pair_values(scratch.tiles, steps, 0, scratch.v[0]);
   for (int c = 0; c < kColumnTiles; c += kAtOnce) {
     const int next = c + kAtOnce;
@@ -137,7 +137,7 @@ inline void value_block(int panels, int tokens, bool first, AmxScratch& scratch,
   const int last = panels - 1;
   pack_single_probabilities(last, tokens, scratch);
   finish_stores();
-  const int steps = (tokens + kTile - 1) / kTile;
+  const int steps = ceil_div(tokens, kTile);
   for (int c = 0; c < kColumnTiles; c += kAtOnce) {
     value_one_panel(scratch.single_p, scratch.tiles, steps, c / 2, first, scratch.o[last] + c,
                     ahead);

@@ -30,12 +30,12 @@ inline void load_block(const AttendItem& item, const AmxBlocks& blocks, AmxScrat
     for (int t = first; t < first + count; ++t) scratch.position[t] = blocks[t].position;
     const TokenRow* rows = &blocks[first];
     KvTile& tile = scratch.tiles[first / kTile];
-    if (item.kv_dtype == DType::bf16 && count == kTile && equally_spaced(item, rows)) {
+    if (item.format->latent_type == DType::bf16 && count == kTile && equally_spaced(item, rows)) {
       tile = {rows->latent, rows->rope, item.kv.latent_token_stride, item.kv.rope_token_stride};
       continue;
     }
     uint32_t (*copies)[kPairs] = scratch.kv + first;
-    for (int t = 0; t < count; ++t) row_to_bf16(item.kv_dtype, rows[t], copies[t]);
+    for (int t = 0; t < count; ++t) row_to_bf16(*item.format, rows[t], copies[t]);
     __builtin_memset(copies[count], 0, (kTile - count) * sizeof copies[0]);
     const std::byte* copy = reinterpret_cast<const std::byte*>(copies);
     tile = {copy, copy + kLatent * 2, sizeof copies[0], sizeof copies[0]};

@@ -1,6 +1,7 @@
 // The tiles of AMX: their sizes, where they lie in memory, and the four registers that sum.
 #pragma once
 
+#include "common/arithmetic.h"
 #include "cpu/isa/bf16.h"
 #include "cpu/isa/tokens.h"
 
@@ -26,14 +27,14 @@ using Tile = uint32_t[kTileWords];
 using SumTile = float[kTileWords];
 using ValueTiles = Tile[kAtOnce];  // [pair of tokens][column], see pair_columns
 
-// 16 tokens at equal distances, in the cache or copied.
+// A tile has 16 tokens at equal distances, in the cache or copied.
 struct KvTile {
   const std::byte* latent;
   const std::byte* rope;
   int64_t latent_stride;
   int64_t rope_stride;
 
-  // The tile of columns [32 step, 32 step + 32).
+  // Returns where the tile of columns [32 step, 32 step + 32) begins.
   MLA_ALWAYS_INLINE const std::byte* at(int step) const {
     return step < kLatentSteps ? latent + step * kTileBytes
                                : rope + (step - kLatentSteps) * kTileBytes;

@@ -1,5 +1,6 @@
 // What the types of Q and of the cache decide: the elements that tensor cores multiply, where KV is
-// staged that is dequantized on its way to them, and how many stages the KV pipelines have.
+// staged that is dequantized on its way to them, how many stages the KV pipelines have, and how
+// many blocks load together. The policy of a format whose rows hold scales is in a file of its own.
 #pragma once
 
 #include "common/dtype.h"
@@ -23,6 +24,10 @@ struct Format {
   static constexpr bool kConvertsQuery = false;  // from bf16 to fp16
   static constexpr int kLatentStages = 5;
   static constexpr int kRopeStages = 2;
+  // The most blocks that share what they load. Where threads gather rows, each block does so for
+  // itself.
+  template <Load kLoad>
+  static constexpr int kMaxCluster = kLoad == Load::gather ? 1 : 2;
 };
 
 // The chunks of a tile of e4m3, as they are in memory.
@@ -49,11 +54,8 @@ struct Format<DType::bf16, DType::e4m3> {
   static constexpr bool kConvertsQuery = true;
   static constexpr int kLatentStages = 4;
   static constexpr int kRopeStages = 1;
+  template <Load>
+  static constexpr int kMaxCluster = 2;
 };
-
-// The most blocks that share what they load. Where threads gather 16-bit rows, each block does so
-// for itself.
-template <DType kKv, Load kLoad>
-inline constexpr int kMaxCluster = kLoad == Load::gather && kKv != DType::fp8_ds_mla ? 1 : 2;
 
 }  // namespace mla::sm90::rows_m64

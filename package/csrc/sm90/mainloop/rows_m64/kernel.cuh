@@ -10,6 +10,7 @@
 #include "common/traits.h"
 #include "sm90/combine/combine_fused.cuh"
 #include "sm90/common/pdl.cuh"
+#include "sm90/mainloop/rows_m64/format_fp8_ds_mla.cuh"
 #include "sm90/mainloop/rows_m64/mma_pv.cuh"
 #include "sm90/mainloop/rows_m64/mma_qk_softmax.cuh"
 #include "sm90/mainloop/rows_m64/producer/producers.cuh"
@@ -17,7 +18,7 @@
 
 namespace mla::sm90::rows_m64 {
 
-// Registers of a thread by its role: 512 for the four warpgroups together.
+// A thread has registers by its role; the four warpgroups have 512 together.
 inline constexpr uint32_t kPvRegisters = 160;
 inline constexpr uint32_t kLogitsRegisters = 144;
 inline constexpr uint32_t kProducerRegisters = 48;
@@ -48,8 +49,9 @@ template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kS
           int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  static_assert(kSchedule == Schedule::rows_m64 && kCluster <= kMaxCluster<kKv, kLoad>);
   using Format = rows_m64::Format<kQ, kKv>;
+  static_assert(kSchedule == Schedule::rows_m64 && kCluster <= Format::template kMaxCluster<kLoad>);
+  static_assert(sizeof(SharedStorage<Format>) <= 227 * 1024);
   using Out = typename ElementOf<kOut>::Type;
   using Producers = ProducersOf<Format, kLoad, kCluster, Params>;
   using Producer = typename Producers::Producer;
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (Producers::kGathersBytes) {
       StoredTileScheduler<Params> scheduler(params, part, shared.staging.scheduler);
       if (warp == 0 && threadIdx.x % kWarp == 0) scheduler.begin();
-      GatherStaging::Warp& own = shared.staging.warps[warp];
+      typename Format::Staging::Warp& own = shared.staging.warps[warp];
       Producer{params, shared, first_row, rank, warp, own}.run(
           StoredWorkTileConsumer(shared.work_tiles, scheduler, warp == 0, own.work_tiles));
     } else {

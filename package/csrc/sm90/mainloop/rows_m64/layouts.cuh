@@ -19,7 +19,7 @@ inline constexpr int kVectorElements = sizeof(uint4) / sizeof(Element);
 template <class Element>
 inline constexpr int kChunkVectors = kChunk / kVectorElements<Element>;
 
-// 64 rows by 64 columns, 128 bytes a row, swizzled.
+// A chunk is 64 rows by 64 columns, 128 bytes a row, swizzled.
 template <class Element>
 using ChunkLayout = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
                                                  cute::Shape<cute::Int<64>, cute::Int<kChunk>>{}));
@@ -29,11 +29,11 @@ template <class Element>
 using HalfLayout = decltype(cute::tile_to_shape(
     cute::GMMA::Layout_K_SW128_Atom<Element>{},
     cute::Shape<cute::Int<kTileTokens>, cute::Int<kHalf>>{}, cute::Step<cute::_2, cute::_1>{}));
-// A chunk of a half as K: tokens by columns.
+// As K, a chunk of a half is tokens by columns.
 template <class Element>
 using KeyLayout = decltype(cute::composition(
     HalfLayout<Element>{}, cute::Layout<cute::Shape<cute::Int<kTileTokens>, cute::Int<kChunk>>>{}));
-// Some chunks of a half as V^T: columns by tokens.
+// As V^T, some chunks of a half are columns by tokens.
 template <class Element, int kColumns>
 using ValueLayout = decltype(cute::composition(
     HalfLayout<Element>{}, cute::Layout<cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>,

@@ -1,5 +1,5 @@
-// A warpgroup of the output: P V of each tile, summed in registers, for half of the columns. The
-// two warpgroups multiply the left half of a tile's latent together, then the right one, so that
+// A warpgroup of the output sums up P V of each tile in registers, for half of the columns. The two
+// warpgroups multiply the left half of a tile's latent together, then the right one, so that
 // the stage of the left one is free early.
 #pragma once
 

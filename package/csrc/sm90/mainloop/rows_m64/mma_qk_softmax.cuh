@@ -1,5 +1,5 @@
-// The warpgroup of the logits: Q K^T of a tile with most of Q in registers, softmax, and P into
-// shared memory.
+// The warpgroup of the logits computes Q K^T of a tile with most of Q in registers, and the
+// softmax, and stores P in shared memory.
 #pragma once
 
 #include "sm90/common/special_registers.cuh"

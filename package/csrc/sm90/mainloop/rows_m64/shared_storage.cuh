@@ -1,12 +1,11 @@
-// The shared memory of a block, and the barriers in it. KV fills it: more than half of Q is in
-// registers to make room.
+// A block's shared memory, with the barriers in it, is one struct. KV fills it: more than half of Q
+// is in registers to make room.
 #pragma once
 
 #include <cute/arch/cluster_sm90.hpp>
 
 #include "sm90/combine/split_list.cuh"
 #include "sm90/mainloop/rows_m64/format.cuh"
-#include "sm90/mainloop/rows_m64/format_fp8_ds_mla.cuh"
 #include "sm90/scheduler/work_tile_pipeline.cuh"
 
 namespace mla::sm90::rows_m64 {
@@ -67,12 +66,9 @@ struct SharedStorage {
     cutlass::arch::fence_barrier_init();
   }
 };
-static_assert(sizeof(SharedStorage<Format<DType::bf16, DType::bf16>>) <= 227 * 1024);
-static_assert(sizeof(SharedStorage<Format<DType::bf16, DType::e4m3>>) <= 227 * 1024);
-static_assert(sizeof(SharedStorage<Format<DType::bf16, DType::fp8_ds_mla>>) <= 227 * 1024);
 
-// The states of the KV pipelines for the halves of the latent and the rope columns of a block's
-// `tile`-th tile.
+// Return the states of the KV pipelines for the halves of the latent and the rope columns of a
+// block's `tile`-th tile.
 template <class Format>
 __device__ __forceinline__ PipelineState<Format::kLatentStages> latent_state(uint32_t tile,
                                                                              int half) {
@@ -106,7 +102,7 @@ __device__ __forceinline__ void consumer_release(Barrier& empty) {
   }
 }
 
-// The same, with the first lane arriving at its own block.
+// Does the same, with the first lane arriving at its own block.
 template <int kBlocks>
 __device__ __forceinline__ void consumer_release_own_first(Barrier& empty) {
   const int lane = threadIdx.x % kWarp;

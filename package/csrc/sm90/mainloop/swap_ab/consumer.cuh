@@ -100,7 +100,7 @@ class Consumer {
     }
   }
 
-  // Computes the logits: K Q^T.
+  // Computes the logits K Q^T.
   __device__ __forceinline__ void multiply_keys(int query_stage, int kv_stage) {
     using namespace cute;
     Mma mma;
@@ -195,7 +195,7 @@ class Consumer {
     }
   }
 
-  // Adds to the sums: V^T P^T.
+  // Adds V^T P^T to the sums.
   __device__ __forceinline__ void multiply_values(int kv_stage) {
     using namespace cute;
     Mma mma;

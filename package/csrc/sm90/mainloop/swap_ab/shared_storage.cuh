@@ -18,8 +18,8 @@ inline constexpr int kConsumers = 2;  // warpgroups, each of which has every sec
 inline constexpr int kQueryWarps = 3;
 inline constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
 
-// Registers of a thread by its role: 504 for the three warpgroups together. The sums of a consumer
-// take four for each row.
+// A thread has registers by its role; the three warpgroups have 504 together. The sums of a
+// consumer take four for each row.
 template <int kRows>
 inline constexpr uint32_t kConsumerRegisters = kRows == 16 ? 216 : 224;
 template <int kRows>
@@ -30,7 +30,7 @@ inline constexpr int kChunkBytes = kTileTokens * kChunk;
 inline constexpr int kVectorBytes = 16;
 inline constexpr int kVectors = kChunk / kVectorBytes;
 
-// Named barriers: of all consumers, and of each one.
+// All consumers have a named barrier, and each has one of its own.
 enum NamedBarrier : uint32_t { kAllConsumers = 1, kFirstConsumer = 2 };
 
 // `kRows` is the number of query rows.
@@ -67,7 +67,7 @@ struct SharedStorage {
 static_assert(sizeof(SharedStorage<16>) <= 227 * 1024);
 static_assert(sizeof(SharedStorage<kSwapAbRows>) <= 227 * 1024);
 
-// Rows by 64 columns or tokens, 128 bytes a row, swizzled.
+// A chunk is rows by 64 columns or tokens, 128 bytes a row, swizzled.
 template <int kRows>
 using RowsLayout = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
                                                 cute::Shape<cute::Int<kRows>, cute::_64>{}));

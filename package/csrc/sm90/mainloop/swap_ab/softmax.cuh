@@ -113,11 +113,11 @@ class Softmax {
     return sum;
   }
   __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
-  // The scale of a row's logits: positive, for powers of 2.
+  // Returns the scale of a row's logits, which is positive and for powers of 2.
   __device__ __forceinline__ float scale(int n) const { return scales_[row(n)]; }
 
  private:
-  // The element of a row for the thread's i-th token.
+  // Returns the element of a row for the thread's i-th token.
   static constexpr __device__ int element(int n, int i) { return n / 2 * 4 + i * 2 + n % 2; }
 
   static __device__ __forceinline__ float own_greatest(const Logits& logits, int n) {

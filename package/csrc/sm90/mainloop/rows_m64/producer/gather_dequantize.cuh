@@ -1,5 +1,5 @@
-// Gathers rows of fp8_ds_mla and dequantizes them into the KV pipelines: e4m3 times their scales,
-// rounded once, and rope columns as they are.
+// Gathers rows that hold scales and dequantizes them into the KV pipelines: e4m3 times their
+// scales, rounded once, and rope columns as they are.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -17,8 +17,9 @@ namespace mla::sm90::rows_m64 {
 template <class Format, int kCluster, class Params>
 struct GatherDequantizer {
   using Element = typename Format::Element;
+  using Staging = typename Format::Staging;
   static constexpr int kBlocks = kCluster;
-  static constexpr int kWarps = GatherStaging::kProducers;
+  static constexpr int kWarps = Staging::kProducers;
   static constexpr int kQueryWaiters = kWarps;
   static constexpr int kLatentArrivals = kWarps * kWarp;
   static constexpr int kRopeArrivals = kWarps * kWarp;
@@ -28,7 +29,7 @@ struct GatherDequantizer {
   const int first_row;
   const int rank;
   const int warp;
-  GatherStaging::Warp& own;
+  typename Staging::Warp& own;
 
   // `kWarps` warps call this, of which each has its tokens of every tile. Rows are on their way
   // while those before them are dequantized.
@@ -46,9 +47,9 @@ struct GatherDequantizer {
       find_rows(block);
       // The tile after this one may be one of the next two that are looked up, and may be begun at
       // once.
-      if (kSteps < GatherStaging::kStages && (block + 1) % kTilesAtOnce == 0) wait_for_all_copies();
+      if (kSteps < Staging::kStages && (block + 1) % kTilesAtOnce == 0) wait_for_all_copies();
 #pragma unroll
-      for (int step = 0; step < GatherStaging::kStages; ++step) {
+      for (int step = 0; step < Staging::kStages; ++step) {
         load_step(block, step, stage);
         stage = after(stage);
       }
@@ -61,11 +62,11 @@ struct GatherDequantizer {
         if constexpr (kCluster > 1) expect_others(tile);
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
-          cute::cp_async_wait<GatherStaging::kStages - 1>();
+          cute::cp_async_wait<Staging::kStages - 1>();
           __syncwarp();
           dequantize(step, stage, tile);
           __syncwarp();
-          load_step(block, step + GatherStaging::kStages, stage);
+          load_step(block, step + Staging::kStages, stage);
           stage = after(stage);
         }
         // Or the compiler keeps what it has made of `tile` above in registers.
@@ -81,20 +82,20 @@ struct GatherDequantizer {
   }
 
  private:
-  using Row = GatherStaging::Row;
-  static constexpr uint32_t kKnown = GatherStaging::kTokens;  // of a tile, by a warp
-  static constexpr uint32_t kTokens = kKnown / kCluster;      // that a warp dequantizes, its first
-  static constexpr uint32_t kRows = GatherStaging::kRows;
+  using Row = typename Staging::Row;
+  static constexpr uint32_t kKnown = Staging::kTokens;    // of a tile, by a warp
+  static constexpr uint32_t kTokens = kKnown / kCluster;  // that a warp dequantizes, its first
+  static constexpr uint32_t kRows = Staging::kRows;
   static constexpr int kSteps = kTokens / kRows;
   static constexpr uint32_t kVectors = kChunk * sizeof(Element) / sizeof(uint4);  // of a chunk
   // The offsets are kept of all tiles whose rows are loaded or whose tokens are still to be told.
-  static_assert(2 + (kSteps - 1 + GatherStaging::kStages) / kSteps <= GatherStaging::kTiles);
+  static_assert(2 + (kSteps - 1 + Staging::kStages) / kSteps <= Staging::kTiles);
 
   static __device__ __forceinline__ uint32_t after(uint32_t stage) {
-    return stage + 1 == GatherStaging::kStages ? 0 : stage + 1;
+    return stage + 1 == Staging::kStages ? 0 : stage + 1;
   }
   __device__ __forceinline__ uint32_t (&offsets_of(int32_t block) const)[kKnown] {
-    return own.offsets[block & (GatherStaging::kTiles - 1)];
+    return own.offsets[block & (Staging::kTiles - 1)];
   }
   // The first token of a tile that a warp of a block dequantizes.
   static __device__ __forceinline__ uint32_t first_token(uint32_t rank, uint32_t warp) {
@@ -152,7 +153,7 @@ struct GatherDequantizer {
     const int32_t tile = tile_of(block, lane);
     const auto row = rows.row(own.slots[lane], tile * kTileTokens);
     offsets_of(tile)[lane % kKnown] =
-        rows.exists(row) ? rows.offset_in_16_bytes(row) : GatherStaging::kAbsent;
+        rows.exists(row) ? rows.offset_in_16_bytes(row) : Staging::kAbsent;
     __syncwarp();
     look_up(block + kTilesAtOnce);
   }
@@ -160,7 +161,7 @@ struct GatherDequantizer {
   __device__ __forceinline__ void store_present(int32_t block, int stage) const {
     const uint32_t lane = read_lane_index();
     const uint32_t offset = offsets_of(block)[lane % kKnown];
-    const uint32_t present = __ballot_sync(~0u, offset != GatherStaging::kAbsent);
+    const uint32_t present = __ballot_sync(~0u, offset != Staging::kAbsent);
     using Bits = std::conditional_t<kCluster == 1, uint16_t, uint8_t>;
     static_assert(8 * sizeof(Bits) == kTokens);
     if (lane < kCluster) {
@@ -198,16 +199,16 @@ struct GatherDequantizer {
     static_assert(kRows * kVectors == kWarp);
     const uint32_t k = lane / kVectors;
     const uint32_t vector = lane % kVectors;
-    copy(base + GatherStaging::kRopeOffset / sizeof(uint4) + vector, offsets[k],
+    copy(base + Staging::kRopeOffset / sizeof(uint4) + vector, offsets[k],
          reinterpret_cast<uint4*>(to[k].rope) + vector);
     if (lane < kRows) {
-      copy(base + GatherStaging::kScaleOffset / sizeof(uint4), offsets[lane], to[lane].scales);
+      copy(base + Staging::kScaleOffset / sizeof(uint4), offsets[lane], to[lane].scales);
     }
   }
 
   static __device__ __forceinline__ void copy(const uint4* base, uint32_t offset, void* to) {
     cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(base[offset], *static_cast<uint4*>(to),
-                                                       offset != GatherStaging::kAbsent);
+                                                       offset != Staging::kAbsent);
   }
 
   // Tells the barriers how many bytes the other blocks will store here.
@@ -230,7 +231,7 @@ struct GatherDequantizer {
     const uint32_t vector = lane % kVectors;
     const uint32_t first = first_token(rank, warp) + step * kRows;
     const uint8_t* const fp8 =
-        rows[0].latent + half * (2 * GatherStaging::kGroup) + lane % kHalfWarp * sizeof(uint2);
+        rows[0].latent + half * (2 * Staging::kGroup) + lane % kHalfWarp * sizeof(uint2);
     const float* const scales = rows[0].scales + half * 2;
     const auto state = latent_state<Format>(tile, half);
     const Target target(*this, shared.latent_full[state.stage]);
@@ -240,7 +241,7 @@ struct GatherDequantizer {
     float2 scale[kRows];
     const auto read = [&](uint32_t k) {
       left[k] = *reinterpret_cast<const uint2*>(fp8 + k * sizeof(Row));
-      right[k] = *reinterpret_cast<const uint2*>(fp8 + k * sizeof(Row) + GatherStaging::kGroup);
+      right[k] = *reinterpret_cast<const uint2*>(fp8 + k * sizeof(Row) + Staging::kGroup);
       scale[k] = *reinterpret_cast<const float2*>(scales + k * (sizeof(Row) / sizeof(float)));
     };
     read(0);

@@ -1,0 +1,78 @@
+"""The command line of ``python -m benchmarks.side_by_side``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mla_kernels.diagnostics.cli import status_of
+
+from benchmarks.pages import ratios, side_by_side
+from benchmarks.side_by_side.cells import CELLS
+
+_BLOCK = re.compile(r"(?<=<!-- side by side: begin -->\n).*?(?=\n<!-- side by side: end -->)", re.DOTALL)
+"""What a README holds between two comments is written by this command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status: 0, or 1 where a library of a cell has no time."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.side_by_side", description=__doc__)
+    parser.add_argument("data", type=Path, metavar="JSON", help="written cell by cell; cells that it holds are kept")
+    parser.add_argument("--cells", choices=sorted(CELLS), default="front")
+    parser.add_argument(
+        "--peer",
+        action="append",
+        metavar="PROJECT=MODULE",
+        help="a library to measure beside ours; may be repeated; by default every peer that is installed",
+    )
+    parser.add_argument("--seconds", type=float, default=2.0, help="of the sustained state; by default %(default)s")
+    parser.add_argument("--measured", action="store_true", help="measure nothing; show or write what JSON holds")
+    parser.add_argument("--page", type=Path, metavar="MD", help="write a page, and its charts beside it")
+    parser.add_argument("--readme", type=Path, metavar="MD", help="write the table between the two comments of a page")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = shlex.join(["python", "-m", "benchmarks.side_by_side", *words])
+    return status_of(lambda options: run(options, command), parser.parse_args(words))
+
+
+def run(options: argparse.Namespace, command: str) -> int:
+    """Measure what the options say, write the pages, and print a line for each library of each cell."""
+    document = json.loads(options.data.read_text(encoding="utf-8")) if options.measured else _measure(options, command)
+    if options.page:
+        _write(document, options.data, options.page)
+    if options.readme:
+        text = options.readme.read_text(encoding="utf-8")
+        table = side_by_side.table(document)
+        options.readme.write_text(_BLOCK.sub(lambda _: table, text), encoding="utf-8")
+    return _show(document)
+
+
+def _measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
+    from benchmarks.side_by_side.libraries import libraries
+    from benchmarks.side_by_side.run import measure
+
+    return measure(CELLS[options.cells], libraries(options.peer), options.seconds, options.data, command)
+
+
+def _write(document: Mapping[str, Any], data: Path, path: Path) -> None:
+    pictures = ratios.draw(document, path.with_suffix(""))
+    light, dark = (os.path.relpath(picture, path.parent) for picture in pictures)
+    text = side_by_side.page(document, data=os.path.relpath(data, path.parent), pictures=(light, dark))
+    path.write_text(text, encoding="utf-8")
+
+
+def _show(document: Mapping[str, Any]) -> int:
+    failed = 0
+    for cell in document["cells"]:
+        print(cell["title"])
+        for turn in cell["turns"]:
+            times = [f"{state} {turn[state]['us']:.1f} us" for state in side_by_side.STATES if state in turn]
+            failed += "note" in turn
+            print(f"  {turn['library']:24} {turn.get('note', '  '.join(times))}")
+    return int(failed > 0)

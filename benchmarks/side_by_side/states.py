@@ -1,0 +1,90 @@
+"""The three states in which a launch is timed: after a rest, in a graph, and sustained."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from mla_kernels.diagnostics.bench.timing import Call, captured
+
+from benchmarks.side_by_side.power import Power
+
+METHOD = {
+    "rested": "One launch in a graph of its own, after the device has been idle for 50 ms; each launch finds another "
+    "problem, so its input is not in the L2. The median of 24.",
+    "graph": "A CUDA graph of one launch for each problem, replayed without a rest; the median of 24 replays, over the "
+    "number of problems. Together the problems read more than the L2 holds.",
+    "sustained": "The same graph replayed back to back for two seconds, after half a second that is not counted. Clock "
+    "and power are medians of NVML's readings; energy is the difference of NVML's energy counter, over the launches.",
+}
+"""What each state means."""
+_REST_S = 0.05
+_REPEATS = 24
+_SPIN = 200_000
+"""Clocks that the device waits before a rested launch, so that the host has queued the launch and its end by then."""
+_SETTLE_S = 0.5
+_SAMPLE_S = 0.05
+_UNTYPED: Any = torch.cuda  # torch does not type these
+
+Times = dict[str, float]
+
+
+def rested(calls: Sequence[Call]) -> Times:
+    """Microseconds of one launch on an idle device."""
+    graphs = [captured([call]) for call in calls]
+    taken = []
+    for i in range(_REPEATS):
+        torch.cuda.synchronize()
+        time.sleep(_REST_S)
+        taken.append(_timed(graphs[i % len(graphs)].replay, spin=True))
+    return {"us": statistics.median(taken) * 1e6}
+
+
+def graph(calls: Sequence[Call]) -> Times:
+    """Microseconds of one launch in a graph of all."""
+    replay = captured(calls).replay
+    replay()
+    return {"us": statistics.median(_timed(replay) for _ in range(_REPEATS)) / len(calls) * 1e6}
+
+
+def sustained(calls: Sequence[Call], power: Power, seconds: float) -> dict[str, float | None]:
+    """Microseconds, clock, watts and millijoules of one launch under load."""
+    replay = captured(calls).replay
+    replays = max(1, round(_SAMPLE_S / _timed(replay)))
+    _run(replay, replays, _SETTLE_S)
+    power.start()
+    start = time.perf_counter()
+    launches = len(calls) * _run(replay, replays, seconds, power.sample)
+    elapsed = time.perf_counter() - start
+    return {"us": elapsed / launches * 1e6, **power.read(launches)}
+
+
+def _run(replay: Call, replays: int, seconds: float, sample: Callable[[], None] = lambda: None) -> int:
+    """Replay until the time is over, with one batch queued behind the one that runs; return the number of replays."""
+    events: list[Any] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for _ in range(replays):
+            replay()
+        events.append(_UNTYPED.Event())
+        events[-1].record()
+        if len(events) > 1:
+            events[-2].synchronize()
+        sample()
+    torch.cuda.synchronize()
+    return replays * len(events)
+
+
+def _timed(replay: Call, spin: bool = False) -> float:
+    start, end = (_UNTYPED.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    if spin:
+        _UNTYPED._sleep(_SPIN)
+    start.record()
+    replay()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) / 1e3

@@ -1,0 +1,82 @@
+"""Template contexts for models: their rows as Python calls, and the table of what serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from codegen.model import Matrix, Value, Variant
+from codegen.models import Model
+
+
+def context(matrix: Matrix) -> dict[str, Any]:
+    """What ``_models.py`` prints: the rows in plain values."""
+    names = [field.name for field in fields(Model)]
+    return {
+        "types": {field.name: field.type for field in fields(Model)},
+        "calls": [{name: _literal(getattr(model, name)) for name in names} for model in matrix.models.rows],
+    }
+
+
+def page(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
+    """What ``MODELS.md`` prints: which formats each arch serves, and where the rows come from."""
+    return {
+        "archs": list(matrix.archs),
+        "models": [
+            {
+                "name": model.name,
+                "also": ", ".join(model.also) or "-",
+                "organisation": model.organisation,
+                "heads": ", ".join(str(model.heads // degree) for degree in model.degrees),
+                "widths": f"{model.d_qk} / {model.d_v}",
+                "topk": f"{model.topk:,}" if model.topk else "-",
+                "sink": "yes" if model.sink else "-",
+                "formats": ", ".join(f"`{name}`" for name in model.formats),
+                "served": [_served(model, arch, variants) for arch in matrix.archs],
+                "source": model.source,
+            }
+            for model in matrix.models.rows
+        ],
+        "unread": dict(matrix.models.unread),
+    }
+
+
+def _served(model: Model, arch: str, variants: Sequence[Variant]) -> str:
+    """For each op the formats that an arch serves; where that is not so at every degree, the degrees."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for degree in model.degrees:
+        for point in _points(model, degree):
+            if any(variant.arch == arch and _serves(variant, point) for variant in variants):
+                found.setdefault((str(point["op"]), str(point["kv_dtype"])), []).append(degree)
+    ops: dict[str, list[str]] = {}
+    for (op, name), degrees in found.items():
+        limit = "" if tuple(degrees) == model.degrees else f" (TP {', '.join(map(str, degrees))})"
+        ops.setdefault(op, []).append(f"`{name}`{limit}")
+    return "; ".join(f"{op.removeprefix('sparse_')} {', '.join(names)}" for op, names in ops.items()) or "no"
+
+
+def _points(model: Model, degree: int) -> Iterator[dict[str, Value]]:
+    """What a rank launches, an op and a cache format each, as ``mla_kernels.models`` says it to a lookup."""
+    rank: dict[str, Value] = {"out_dtype": "bf16", "d_qk": model.d_qk, "d_v": model.d_v}
+    rank["num_heads"] = model.heads // degree
+    if model.topk:
+        rank["topk"] = model.topk
+    op = "sparse_decode" if model.topk else "decode"
+    yield from ({"op": op, "kv_dtype": name, **rank} for name in model.formats)
+    if model.topk:
+        yield {"op": "sparse_prefill", "kv_dtype": "bf16", **rank}
+
+
+def _serves(variant: Variant, point: Mapping[str, Value]) -> bool:
+    baked, accepts = {"op": variant.op, **dict(variant.baked)}, dict(variant.accepts)
+    return all(
+        value == baked[name] if name in baked else value in accepts.get(name, ()) for name, value in point.items()
+    )
+
+
+def _literal(value: object) -> str:
+    """A value as Python code of this project writes it."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
+    return f'"{value}"' if isinstance(value, str) else str(value)

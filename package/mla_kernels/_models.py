@@ -1,0 +1,1 @@
+../../generated/python/_models.py

@@ -1,0 +1,117 @@
+"""Models with MLA, and the configs that serve them: ``model("DeepSeek-V3").served(arch="sm90a")``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from mla_kernels._models import MODELS
+from mla_kernels._types import DTYPES
+from mla_kernels.errors import ValueRangeError
+from mla_kernels.payloads.registry import Value
+from mla_kernels.resolve.search import variants
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The attention of a model's layers, in the absorbed form.
+
+    Attributes
+    ----------
+    name, organisation : str
+    heads : int
+        Query heads of the whole model; tensor parallelism divides them.
+    d_qk, d_v : int
+        Columns of a query (latent and rope), and of its value (the latent).
+    formats : tuple[str, ...]
+        How engines store its cache; a name that is no ``kv_dtype`` is a format that no kernel here reads.
+    source : str
+        Where these numbers were read.
+    topk : int
+        Tokens that a query attends to; 0 where it attends to all of them.
+    sink : bool
+        Whether the softmax has a learned logit per head without a value (``attn_sink``).
+    also : tuple[str, ...]
+        Other models with the same attention.
+    """
+
+    name: str
+    organisation: str
+    heads: int
+    d_qk: int
+    d_v: int
+    formats: tuple[str, ...]
+    source: str
+    topk: int
+    sink: bool
+    also: tuple[str, ...]
+
+    def configs(self, *, arch: str | None = None, tensor_parallel: int = 1) -> tuple[dict[str, Value], ...]:
+        """What a rank looks up: one config for each op and cache format.
+
+        Parameters
+        ----------
+        arch : str, optional
+            Of the devices; left open by default, so that a lookup takes the current device's.
+        tensor_parallel : int
+            Ranks that the heads are divided among.
+
+        Returns
+        -------
+        tuple of dict
+            The fields of ``lookup``, without the type of Q: it is bf16, or e4m3 where the kernel takes that only.
+
+        Raises
+        ------
+        ValueRangeError
+            ``tensor_parallel`` does not divide the heads.
+
+        Examples
+        --------
+        >>> from mla_kernels.models import model
+        >>> model("DeepSeek-V3.2").configs(arch="cpu", tensor_parallel=8)[1]["kv_dtype"]
+        'fp8_ds_mla'
+        """
+        if tensor_parallel < 1 or self.heads % tensor_parallel:
+            raise ValueRangeError("tensor_parallel", str(tensor_parallel), f"a divisor of {self.heads}")
+        rank: dict[str, Value] = {} if arch is None else {"arch": arch}
+        rank |= {"out_dtype": "bf16", "num_heads": self.heads // tensor_parallel, "d_qk": self.d_qk, "d_v": self.d_v}
+        if not self.topk:
+            return tuple({"op": "decode", "kv_dtype": name, **rank} for name in self.formats)
+        rank["topk"] = self.topk
+        decodes = ({"op": "sparse_decode", "kv_dtype": name, **rank} for name in self.formats)
+        return (*decodes, {"op": "sparse_prefill", "kv_dtype": "bf16", **rank})
+
+    def served(self, *, arch: str | None = None, tensor_parallel: int = 1) -> tuple[dict[str, Value], ...]:
+        """Those of ``configs`` that a variant of the installed payloads serves; parameters as there."""
+        posed = self.configs(arch=arch, tensor_parallel=tensor_parallel)
+        return tuple(config for config in posed if config["kv_dtype"] in DTYPES and variants(**config))
+
+
+@cache
+def models() -> tuple[Model, ...]:
+    """Every model that the matrix knows, in its order."""
+    return tuple(Model(*row) for row in MODELS)
+
+
+def model(name: str) -> Model:
+    """The model of that name, or the one whose attention it shares; upper and lower case are the same.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``DeepSeek-R1``.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueRangeError
+        The matrix has no such model; the message lists those it has.
+    """
+    for each in models():
+        if name.lower() in (known.lower() for known in (each.name, *each.also)):
+            return each
+    raise ValueRangeError("model", repr(name), ", ".join(each.name for each in models()))

@@ -1,0 +1,96 @@
+"""Models: a mistake in a row is said, and what the page claims is what the registries of the payloads serve."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+from mla_kernels.models import models as packaged
+from mla_kernels.payloads.index import Index
+from mla_kernels.payloads.registry import Registry
+
+from codegen import models
+from codegen.load import load
+from codegen.model import MatrixError
+from codegen.validate import checked
+
+GENERATED = Path(__file__).parents[2] / "generated"
+REGISTRIES = [Registry.parse(json.loads(path.read_text())) for path in sorted(GENERATED.glob("*/registry.json"))]
+FORMAT = re.compile(r"`(\w+)`(?: \(TP ([\d, ]+)\))?")
+ROW = '{ name = "A", organisation = "B", heads = 8, d_qk = 576, d_v = 512, formats = ["bf16"], source = "C"'
+
+
+def claims() -> dict[tuple[str, str], dict[tuple[str, str], str]]:
+    """What the page says of each model and arch: for each op and format the degrees, or nothing for all of them."""
+    table = (GENERATED / "MODELS.md").read_text().partition("[end:served]")[0]
+    header, _, *rows = (line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| "))
+    said = {}
+    for cells in rows:
+        row = dict(zip(header, cells, strict=True))
+        for registry in REGISTRIES:
+            found = said[row["Model"], registry.arch] = {}
+            for part in row[registry.arch].split("; "):
+                op, _, listed = part.partition(" ")
+                for name, degrees in FORMAT.findall(listed):
+                    found[op, name] = degrees
+    return said
+
+
+def test_the_page_claims_what_the_registries_serve():
+    said = claims()
+    assert {name for name, _ in said} == {model.name for model in packaged()}
+    served = 0
+    for model, registry, degree in product(packaged(), REGISTRIES, models.DEGREES):
+        if model.heads % degree:
+            continue
+        for config in model.configs(arch=registry.arch, tensor_parallel=degree):
+            op, searched = config["op"], {field: value for field, value in config.items() if field != "op"}
+            index = Index(variant for variant in registry.variants if variant.op == op)
+            claim = said[model.name, registry.arch].get((op.removeprefix("sparse_"), config["kv_dtype"]))
+            claimed = claim is not None and (not claim or str(degree) in claim.split(", "))
+            assert bool(index.matching(searched)) == claimed, (model.name, config)
+            served += claimed
+    assert served > 100
+
+
+def test_the_package_has_the_rows_of_the_matrix():
+    rows = load().models.rows
+    assert [(row.name, row.heads, row.formats, row.topk, row.also) for row in rows] == [
+        (model.name, model.heads, model.formats, model.topk, model.also) for model in packaged()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (ROW.replace("576", "500"), "models.toml: A: d_v = 512; accepts 1 to d_qk = 500"),
+        (ROW.replace('"bf16"', '"bf61"'), "models.toml: A: format bf61; accepts "),
+        (ROW.replace('["bf16"]', "[]"), "models.toml: A: formats: accepts at least one"),
+        (ROW.replace("= 8", "= 0"), "models.toml: A: heads = 0; accepts integers from 1"),
+        (ROW.replace("= 8", '= "8"'), "models.toml: A: heads = '8'; accepts int"),
+        (ROW.replace('"C"', '""'), "models.toml: A: source: accepts where the row was read"),
+        (f"{ROW}, topk = -1", "models.toml: A: topk = -1; accepts integers from 0"),
+        (f'{ROW}, also = ["a"]', "models.toml: A: a is a name of A"),
+        (f"{ROW}, served = false", "model row 1 (A): Model.__init__() got an unexpected keyword argument 'served'"),
+        (ROW.replace(', source = "C"', ""), "missing 1 required positional argument: 'source'"),
+    ],
+)
+def test_a_mistake_in_a_row(folder, row, problem):
+    (folder / "models.toml").write_text(f"model = [{row} }}]\n[unread]\n")
+    with pytest.raises(MatrixError) as error:
+        checked(load(folder))
+    assert problem in str(error.value)
+
+
+def test_a_format_that_no_model_uses(folder):
+    (folder / "models.toml").write_text(f'model = [{ROW} }}]\n[unread]\nfp3 = "x"\n')
+    with pytest.raises(MatrixError, match=r"\[unread\] fp3: no model stores its cache so"):
+        checked(load(folder))
+
+
+def test_a_format_that_a_kernel_may_read_is_not_said_to_be_unread():
+    matrix = load()
+    assert not set(matrix.models.unread) & set(matrix.formats.types)

@@ -1,0 +1,12 @@
+"""The engine of the CPU, without a payload around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.native import host
+
+
+def test_the_engine_reads_any_format_with_scales_in_its_rows(tmp_path: Path) -> None:
+    """Offsets, groups and types come from the format's row, by name from nowhere."""
+    host.check(tmp_path, "tests/cpu/cache_rows.cpp", "package/csrc/cpu/isa/units/baseline.cpp", cuda=False)

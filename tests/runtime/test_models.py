@@ -1,0 +1,52 @@
+"""Models of the package: what they look up, and what of it the installed payloads serve."""
+
+from __future__ import annotations
+
+import mla_kernels as mla
+import pytest
+from mla_kernels.errors import ValueRangeError
+from mla_kernels.models import model, models
+
+
+def test_a_dense_model():
+    found = model("deepseek-r1")
+    assert found is model("DeepSeek-V3")
+    bf16, e4m3 = found.configs(arch="cpu", tensor_parallel=8)
+    assert bf16 == {
+        "op": "decode", "arch": "cpu", "kv_dtype": "bf16", "out_dtype": "bf16",
+        "num_heads": 16, "d_qk": 576, "d_v": 512,
+    }  # fmt: skip
+    assert e4m3 == {**bf16, "kv_dtype": "e4m3"}
+    assert found.served(arch="cpu", tensor_parallel=8) == (bf16, e4m3)
+
+
+def test_a_sparse_model():
+    served = model("DeepSeek-V3.2").served(arch="cpu")
+    assert [(config["op"], config["kv_dtype"], config["topk"]) for config in served] == [
+        ("sparse_decode", "bf16", 2048),
+        ("sparse_decode", "fp8_ds_mla", 2048),
+        ("sparse_prefill", "bf16", 2048),
+    ]
+
+
+@pytest.mark.parametrize("each", models(), ids=lambda each: each.name)
+def test_what_is_served_resolves_and_nothing_else_does(each):
+    served = each.served(arch="cpu")
+    for config in each.configs(arch="cpu"):
+        if config in served:
+            assert mla.lookup(**config).variant.op == config["op"]
+        else:
+            with pytest.raises(mla.MlaError):
+                mla.lookup(**config)
+
+
+def test_widths_that_no_kernel_has_are_not_served():
+    assert model("Mistral-Small-4").served(arch="cpu") == ()
+    assert model("DeepSeek-V4-Flash").served() == ()
+
+
+def test_errors():
+    with pytest.raises(ValueRangeError, match=r"tensor_parallel: got 8; accepts a divisor of 20"):
+        model("GLM-4.7-Flash").configs(tensor_parallel=8)
+    with pytest.raises(ValueRangeError, match=r"model: got 'GPT-2'; accepts DeepSeek-V2-Lite, "):
+        model("GPT-2")
