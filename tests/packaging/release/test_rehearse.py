@@ -43,7 +43,7 @@ def test_the_table_of_the_page_says_what_is_rehearsed(steps):
         ("4. Check", "twine check --strict"),
         ("5. Upload", "twine upload"),
         ("6. Install", "mla-kernels[sm90]"),
-        ("7. Run doctor", "mla_kernels doctor"),
+        ("7. Run doctor", "mla-kernels doctor"),
     ],
 )
 def test_a_release_builds_checks_uploads_installs_and_runs_doctor(steps, step, command):
