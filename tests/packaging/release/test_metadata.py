@@ -77,6 +77,7 @@ def test_cibuildwheel_compiles_where_nox_does():
     assert override["build-dir"] == f"{USUAL}/build/cpu"
     assert override["cmake"]["source-dir"] == f"{USUAL}/source/package"
     assert override["cmake"]["define"] == {"MLA_GLIBC": GLIBC, "MLA_GLIBC_STUBS": f"{USUAL}/glibc"}
+    assert override["inherit"]["cmake"]["define"] == "append", "a payload's own definitions would be lost"
     said = CORE["tool"]["cibuildwheel"]
     assert said["before-all"] == f"mkdir -p {USUAL} && cp -a {{project}} {USUAL}/source"
     assert f"manylinux_{GLIBC.replace('.', '_')}_" in said["repair-wheel-command"]
