@@ -69,10 +69,10 @@ def inspect(session: nox.Session, *arguments: str) -> None:
     session.run("python", "-m", "ci.measure.instructions", *arguments)
 
 
-def inspect_objects(session: nox.Session, payload: str, *units: str) -> None:
-    """Check the machine code of units that were compiled alone."""
+def inspect_objects(session: nox.Session, payload: str) -> None:
+    """Check the machine code of a payload's units that were compiled alone."""
     registry = f"--registry={ROOT / 'generated' / payload / 'registry.json'}"
-    inspect(session, registry, *(str(DIST / "shards" / f"{payload}-units" / f"{unit}.o") for unit in units))
+    inspect(session, registry, *map(str, sorted((DIST / "shards" / f"{payload}-units").glob("*.o"))))
 
 
 @nox.session
@@ -119,12 +119,10 @@ def merge_shards(session: nox.Session) -> None:
 
 @nox.session
 def units(session: nox.Session) -> None:
-    """Compile one unit of each op of sm100 that is not plain CUDA, and one of sparse attention; check machine code."""
-    names = ("decode_qbf16_tma_individual", "merge_states_reduction", "sparse_decode_qbf16_gather_individual")
-    build(session, "sm100", f"--units={','.join(names)}")
-    inspect_objects(session, "sm100", *names[:2])
-    build(session, "sm90", "--units=sparse_decode_qbf16_gather_rows_m64")
-    inspect_objects(session, "sm90", "sparse_decode_qbf16_gather_rows_m64")
+    """Compile one unit of each op of GPU payloads that is not plain CUDA, and check machine code."""
+    for payload in payloads():
+        build(session, payload, "--one-of-each-op")
+        inspect_objects(session, payload)
     session.install("pytest", "pyelftools==0.33")
     install_toolkit(session, "cudart", "crt")
     required = {"MLA_KERNELS_HEADERS": "required"}
@@ -154,11 +152,16 @@ def full(session: nox.Session) -> None:
 
 @nox.session
 def gpu(session: nox.Session) -> None:
-    """Install the wheels of dist/, built here or elsewhere, and run the GPU tests; `-- ARGS` go to pytest."""
+    """Install the wheels of dist/, built here or elsewhere, and run the GPU tests; `-- ARGS` go to pytest.
+
+    A payload that dist/emulation/ has is installed from there.
+    """
     session.install(*group("test"), "torch>=2.11")
-    session.install("--no-deps", "--force-reinstall", *map(str, DIST.glob("mla_kernels-*.whl")))
-    session.install("--no-deps", "--force-reinstall", *map(str, DIST.glob("mla_kernels_sm90-*.whl")))
-    session.install("--no-deps", "--force-reinstall", *map(str, DIST.glob("emulation/*.whl")))
+    found = list(DIST.glob("mla_kernels-*.whl"))
+    for payload in payloads():
+        name = f"mla_kernels_{payload}-*.whl"
+        found += list(DIST.glob(f"emulation/{name}")) or DIST.glob(name)
+    session.install("--no-deps", "--force-reinstall", *map(str, found))
     session.run("pytest", "tests/gpu", *session.posargs, env={"MLA_KERNELS_GPU": "required"})
 
 
@@ -225,6 +228,19 @@ def index(session: nox.Session) -> None:
     session.install(*group("test"))
     session.run("python", "-m", "ci.release.index", str(DIST), str(ROOT / "build" / "index"))
     session.run("pytest", "tests/packaging/release/install_from_index.py", *session.posargs)
+
+
+@nox.session
+def rehearse(session: nox.Session) -> None:
+    """Rehearse a release: build, check, upload to a local index, install and run doctor, as docs/releasing.md says."""
+    session.install("nox", *group("wheels"))
+    session.run("python", "-m", "ci.release.rehearse")
+
+
+@nox.session
+def local_image(session: nox.Session) -> None:
+    """Make a container image for cibuildwheel from Debian's packages; `-- --mirror URL` takes them from a mirror."""
+    session.run("python", "-m", "ci.release.local_image", *session.posargs)
 
 
 @nox.session

@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", help="by default the current device's")
     parser.add_argument("--threads", type=int, help="cores to run on; by default all that the process may use")
     parser.add_argument("--repeats", type=int, help="by default 15 on a CPU, 7 replays on CUDA")
-    parser.add_argument("--plot", metavar="PNG", help="draw the table; on CUDA the roofline")
+    parser.add_argument("--plot", metavar="SVG", help="draw the table into an SVG or PNG file; on CUDA the roofline")
     parser.add_argument("--markdown", metavar="FILE", help="write a page, and the JSON in data/ beside it, on CUDA")
     parser.add_argument("--peers", metavar="FILE", help="figures of peers from another run, labelled as such, on CUDA")
     parser.add_argument(

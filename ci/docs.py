@@ -19,7 +19,7 @@ LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:
 def on_config(config: Any) -> Any:
     """Expand the patterns of the navigation, and link to the repository that the project names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    config.repo_url, config.repo_name = project.get("urls", {}).get("Repository"), project["name"]
+    config.repo_url, config.repo_name = project["urls"]["Repository"], project["name"]
     config.nav = _expanded(config.nav, Path(config.docs_dir), frozenset(_named(config.nav)))
     return config
 

@@ -91,13 +91,14 @@ class Trait:
     """A field that is baked into machine code, and part of a variant's name.
 
     ``enum`` is the C++ enumeration of its values, or none for integers. A name has ``prefix`` and the value, unless
-    that is ``unnamed``.
+    that is ``unnamed``. A trait that follows the input's type has another one for those of ``instead``.
     """
 
     name: str
     enum: str | None
     prefix: str = ""
     unnamed: Value | None = None
+    instead: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,14 +83,18 @@ def domain(where: str, stated: object) -> Values:
 
 
 def trait(name: str, where: str, stated: object) -> Trait:
-    """``{ enum, prefix, unnamed, values }``, of which integers have no ``enum``."""
-    fields = table(where, stated, (), ("enum", "prefix", "unnamed", "values"))
+    """``{ enum, instead, prefix, unnamed, values }``, of which integers have no ``enum``."""
+    fields = table(where, stated, (), ("enum", "instead", "prefix", "unnamed", "values"))
     enum = fields.get("enum")
     if enum is not None and (not isinstance(enum, str) or not TYPE.fullmatch(enum)):
         refuse(f"{where}: enum", enum, "the name of an enumeration, such as DType")
     prefix = word(f"{where}: prefix", fields["prefix"]) if "prefix" in fields else ""
     unnamed = fields.get("unnamed")
-    return Trait(name, enum, prefix, None if unnamed is None else value(f"{where}: unnamed", unnamed))
+    others = fields.get("instead", {})
+    if not isinstance(others, Mapping):
+        refuse(f"{where}: instead", others, "a table of types")
+    instead = {own: word(f"{where}: instead of {own}", other) for own, other in others.items()}
+    return Trait(name, enum, prefix, None if unnamed is None else value(f"{where}: unnamed", unnamed), instead)
 
 
 def arch(where: str, stated: object) -> Arch:

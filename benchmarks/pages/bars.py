@@ -6,9 +6,13 @@ from collections.abc import Sequence
 
 from mla_kernels.diagnostics.tables import Row, require, text
 
+from benchmarks.pages import style
+
+_TITLES = {"us": "time, us", "of ceiling": "fraction of the ceiling", "x torch": "times faster than torch's fastest"}
+
 
 def draw(rows: Sequence[Row], path: str) -> None:
-    """Draw times and ratios as bars, one a row, into a PNG file.
+    """Draw times and ratios as bars, one a row, below each other in an SVG or PNG file.
 
     Raises
     ------
@@ -16,20 +20,24 @@ def draw(rows: Sequence[Row], path: str) -> None:
         matplotlib is not installed.
     """
     require("matplotlib", "matplotlib")
-    from matplotlib.figure import Figure
+    labels, names = _labels(rows), [name for name in _TITLES if name in rows[0]]
+    with style.figure(len(names) * (0.4 * len(rows) + 0.6), path) as figure:
+        for axes, name in zip(figure.subplots(len(names), squeeze=False)[:, 0], names, strict=True):
+            bars = axes.barh(range(len(rows)), [float(row[name] or 0) for row in rows], height=0.6, color=style.OURS)
+            axes.bar_label(bars, labels=[text(row[name]) for row in rows], padding=4)
+            axes.set_yticks(range(len(rows)), labels)
+            axes.set_xticks([])  # the bars are labelled
+            axes.margins(x=0.2)
+            axes.invert_yaxis()
+            axes.spines["bottom"].set_visible(False)
+            axes.tick_params(left=False)
+            axes.set_title(_TITLES[name], loc="left", fontsize=style.SIZE)
 
-    first = list(rows[0]).index("us")  # what stands before the time says what was measured
-    labels = ["  ".join(map(str, list(row.values())[:first])) for row in rows]
-    names = [name for name in ("us", "of ceiling", "x torch") if name in rows[0]]
-    figure = Figure(figsize=(4 * len(names) + 3, 0.5 * len(rows) + 1.5), layout="constrained")
-    for at, name in enumerate(names):
-        axes = figure.add_subplot(1, len(names), at + 1)
-        bars = axes.barh(labels, [float(row[name] or 0) for row in rows])
-        axes.bar_label(bars, fmt=text, padding=3)
-        axes.set_xscale("log" if name == "us" else "linear")
-        axes.margins(x=0.3)
-        axes.invert_yaxis()
-        axes.set_title(name)
-        if at:
-            axes.set_yticks([])
-    figure.savefig(path, dpi=150)
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """What tells each row from the others: of what stands before the time, the columns that differ."""
+    cells = list(rows[0])[: list(rows[0]).index("us")]
+    differing = [name for name in cells if len({row[name] for row in rows}) > 1] or cells[:1]
+    return [
+        ", ".join(f"{row[name]} heads" if name == "heads" else str(row[name]) for name in differing) for row in rows
+    ]

@@ -39,7 +39,7 @@ def main() -> None:
     folder = DOCS / "benchmarks"
     folder.mkdir(parents=True, exist_ok=True)
     decode = f"--op=decode --arch=cpu --threads={options.threads} --heads=16,128".split()
-    plot = folder / f"{options.page}_decode.png"
+    plot = folder / f"{options.page}_decode.svg"
     sections = [
         f"# Benchmarks: {options.page}",
         facts(options.threads, options.commit or git_commit()),

@@ -33,7 +33,7 @@ def main() -> None:
         for name in options.names or ["cpu"]:
             if name == "sdist":
                 _sdist(stage, by_name["cpu"])
-            elif options.shard or options.units:
+            elif options.shard or options.units or options.one_of_each_op:
                 _units(stage, by_name[name], options)
             else:
                 _wheel(stage, by_name[name], options)
@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--units", type=lambda text: text.split(","), metavar="NAME,NAME", help="compile these units only"
     )
+    parser.add_argument("--one-of-each-op", action="store_true", help="compile one unit of each op only")
     parser.add_argument("--merge", action="store_true", help="link the objects of all shards instead of compiling")
     parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="for CMake")
     parser.add_argument("--build-type", default="Release", help="CMake's; anything but Release keeps its symbols")
@@ -111,7 +112,7 @@ def _wheel(stage: Stage, row: Row, options: argparse.Namespace) -> None:
 def _units(stage: Stage, row: Row, options: argparse.Namespace) -> None:
     """Compile some units of a payload; their objects go to ``<out>/shards``."""
     tools = stage.tools(row)
-    names = options.units or options.shard.units(row, stage.source)
+    names = options.units or (options.shard.units if options.shard else shards.one_of_each_op)(row, stage.source)
     folder = stage.build(f"{row.payload}-units")
     if options.fresh:
         shutil.rmtree(folder, ignore_errors=True)

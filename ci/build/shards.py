@@ -20,6 +20,8 @@ from ci.rows import ROOT, Row
 COSTS = ROOT / "ci" / "build" / "costs.json"
 """Seconds that each unit took to compile, by payload; ``nox -s full`` measures them."""
 UNMEASURED = 10.0
+HEADER = re.compile(r'#include "(?P<folder>\w+)/(?P<op>\w+)/')
+"""The header of an op's kernels, which a unit includes first."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,19 @@ def units(row: Row, source: Path) -> list[str]:
     """Return the names of a payload's generated units, in the order in which they are linked."""
     folder = source / "generated" / row.payload
     return sorted(path.stem for path in folder.iterdir() if path.suffix in (".cpp", ".cu"))
+
+
+def one_of_each_op(row: Row, source: Path) -> list[str]:
+    """Return the cheapest unit of each op whose kernels are the payload's own, and not those of every CUDA arch."""
+    names = units(row, source)
+    seconds = costs(row, names)
+    cheapest: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: (seconds[name], name)):
+        (path,) = (source / "generated" / row.payload).glob(f"{name}.c*")
+        header = HEADER.search(path.read_text())
+        if header and header["folder"] == row.payload and name.startswith(header["op"]):
+            cheapest.setdefault(header["op"], name)
+    return sorted(cheapest.values())
 
 
 def costs(row: Row, names: Sequence[str]) -> dict[str, float]:

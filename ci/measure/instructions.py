@@ -42,10 +42,13 @@ def problems(found: VariantKernels) -> Iterator[str]:
 
 
 def of_object(path: Path, registry: Path) -> dict[str, Any]:
-    """Return the kernels of an object, each for itself, and their problems."""
+    """Return the kernels of an object, each for itself, and their problems.
+
+    An object may have none: Blackwell's sparse decode launches those of its dense decode.
+    """
     found = VariantKernels(json.loads(registry.read_text()), cuobjdump.read(path).kernels)
     shown = {kernel.name[:100]: _numbers(kernel) for kernel in found.kernels}
-    return {"name": path.name, "kernels": shown, "problems": list(problems(found))}
+    return {"name": path.name, "kernels": shown, "problems": list(problems(found)) if found.kernels else []}
 
 
 def of_wheel(path: Path) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def complete(
     """
     traits = abi.OP[op].traits
     if "out_dtype" in traits and "q_dtype" in fields:
-        own = fields["q_dtype"]
-        fields = {**fields, "out_dtype": fields.get("out_dtype", "bf16" if own == "e4m3" else own)}
+        own = str(fields["q_dtype"])
+        fields = {**fields, "out_dtype": fields.get("out_dtype", matrix.traits["out_dtype"].instead.get(own, own))}
     missing = [trait for trait in traits if trait.endswith("_dtype") and trait not in fields]
     if missing:
         raise MatrixError([f"{trait} is missing: {op} needs {', '.join(traits)}" for trait in missing])

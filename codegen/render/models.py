@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from codegen.model import Matrix, Value, Variant
+from codegen.model import Arch, Matrix, Value, Variant
 from codegen.models import Model
 
 
@@ -21,19 +21,20 @@ def context(matrix: Matrix) -> dict[str, Any]:
 
 def page(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
     """What ``MODELS.md`` prints: which formats each arch serves, and where the rows come from."""
+    archs = sorted(matrix.archs.values(), key=lambda arch: [tuple(map(int, at.split("."))) for at in arch.capabilities])
+    archs.sort(key=lambda arch: arch.device != "cuda")
     return {
-        "archs": list(matrix.archs),
+        "archs": [arch.name for arch in archs],
         "models": [
             {
                 "name": model.name,
-                "also": ", ".join(model.also) or "-",
+                "also": f" (also {', '.join(model.also)})" if model.also else "",
                 "organisation": model.organisation,
-                "heads": ", ".join(str(model.heads // degree) for degree in model.degrees),
-                "widths": f"{model.d_qk} / {model.d_v}",
-                "topk": f"{model.topk:,}" if model.topk else "-",
-                "sink": "yes" if model.sink else "-",
+                "heads": model.heads,
+                "widths": f"{model.d_qk}/{model.d_v}",
+                "topk": f"{model.topk:,}{', sink' * model.sink}" if model.topk else "-",
                 "formats": ", ".join(f"`{name}`" for name in model.formats),
-                "served": [_served(model, arch, variants) for arch in matrix.archs],
+                "served": [_served(model, arch, variants) for arch in archs],
                 "source": model.source,
             }
             for model in matrix.models.rows
@@ -42,18 +43,19 @@ def page(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
     }
 
 
-def _served(model: Model, arch: str, variants: Sequence[Variant]) -> str:
-    """For each op the formats that an arch serves; where that is not so at every degree, the degrees."""
+def _served(model: Model, arch: Arch, variants: Sequence[Variant]) -> str:
+    """The formats that an arch decodes, and those of a sparse prefill; where not at every degree, the degrees."""
     found: dict[tuple[str, str], list[int]] = {}
     for degree in model.degrees:
         for point in _points(model, degree):
-            if any(variant.arch == arch and _serves(variant, point) for variant in variants):
+            if any(variant.arch == arch.name and _serves(variant, point) for variant in variants):
                 found.setdefault((str(point["op"]), str(point["kv_dtype"])), []).append(degree)
     ops: dict[str, list[str]] = {}
     for (op, name), degrees in found.items():
         limit = "" if tuple(degrees) == model.degrees else f" (TP {', '.join(map(str, degrees))})"
         ops.setdefault(op, []).append(f"`{name}`{limit}")
-    return "; ".join(f"{op.removeprefix('sparse_')} {', '.join(names)}" for op, names in ops.items()) or "no"
+    prefix = {"sparse_prefill": "prefill "}
+    return "; ".join(f"{prefix.get(op, '')}{', '.join(names)}" for op, names in ops.items()) or "no"
 
 
 def _points(model: Model, degree: int) -> Iterator[dict[str, Value]]:

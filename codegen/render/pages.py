@@ -1,11 +1,11 @@
-"""The template contexts of ``VARIANTS.md`` and ``SUPPORT.md``, and how its cells and the command line say what a variant accepts."""
+"""The template contexts of ``VARIANTS.md`` and ``SUPPORT.md``, and how they and the commands say what is accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from codegen.model import Allow, Box, Matrix, Range, Values, Variant, text_of, within
+from codegen.model import Allow, Box, Matrix, Range, Values, Variant, choices, text_of, within
 
 _ATTENTION = ("decode", "sparse_decode", "sparse_prefill")
 
@@ -44,7 +44,7 @@ def support(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[s
     groups: dict[tuple[str, ...], list[str]] = {}
     for arch in matrix.archs.values():
         for op in _ATTENTION:
-            for kv_dtype in matrix.domains["kv_dtype"]:
+            for kv_dtype in choices(matrix.domains["kv_dtype"]):
                 members = [
                     variant
                     for variant in payloads.get(arch.payload, ())

@@ -21,6 +21,7 @@ def names(matrix: Matrix) -> dict[str, Any]:
             "DTYPES": matrix.enums["DType"],
             "KV_LAYOUTS": matrix.domains["kv_layout"],
         },
+        "instead": {name: trait.instead for name, trait in matrix.traits.items() if trait.instead},
         "aliases": {_alias(name): values for name, values in named.items()},
     }
 

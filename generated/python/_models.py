@@ -274,7 +274,7 @@ MODELS = (
         also=(),
     ),
     Row(
-        name="Ling (Bailing hybrid)",
+        name="Ling",
         organisation="Ant Group",
         heads=16,
         d_qk=576,
@@ -283,10 +283,10 @@ MODELS = (
         source="SGLang bailing_hybrid",
         topk=0,
         sink=False,
-        also=("Ling", "Bailing"),
+        also=("Bailing hybrid",),
     ),
     Row(
-        name="Bailing-V3 (no rope)",
+        name="Bailing-V3",
         organisation="Ant Group",
         heads=16,
         d_qk=512,
@@ -295,7 +295,7 @@ MODELS = (
         source="SGLang bailing_moe_v3 with skip_rope",
         topk=0,
         sink=False,
-        also=("Bailing-V3",),
+        also=(),
     ),
     Row(
         name="openPangu-Ultra-MoE",
@@ -346,7 +346,7 @@ MODELS = (
         also=(),
     ),
     Row(
-        name="dots3-NOTE (global layers)",
+        name="dots3-NOTE",
         organisation="rednote",
         heads=64,
         d_qk=576,
@@ -355,10 +355,10 @@ MODELS = (
         source="SGLang dots3; top-k as engines pass it",
         topk=2048,
         sink=False,
-        also=("dots3-NOTE",),
+        also=(),
     ),
     Row(
-        name="dots3-NOTE (window layers)",
+        name="dots3-NOTE window layers",
         organisation="rednote",
         heads=32,
         d_qk=1088,

@@ -46,6 +46,12 @@ KV_LAYOUTS = (
     "contiguous",
     "paged",
 )
+INSTEAD = {
+    "out_dtype": {
+        "e4m3": "bf16",
+    },
+}
+"""The type that a field has where it would follow the input's, but takes no such type."""
 
 OpName = Literal[
     "decode",

@@ -81,6 +81,6 @@ def _bare(path: Path) -> str:
 
 
 def _that_builds(project: str) -> str:
-    """Keep of a project the tools that it requires, its settings of the build, and the version, which is compiled in."""
+    """Keep of a project the tools that it requires, its settings of the build, and the version that is compiled in."""
     kept = [table for table in TABLE.split(project) if table.startswith(("[build-system]", "[tool.scikit-build]"))]
     return "".join([*kept, *VERSION.findall(project)])

@@ -31,10 +31,10 @@ def claims() -> dict[tuple[str, str], dict[tuple[str, str], str]]:
     for cells in rows:
         row = dict(zip(header, cells, strict=True))
         for registry in REGISTRIES:
-            found = said[row["Model"], registry.arch] = {}
+            found = said[row["Model"].partition(" (also ")[0], registry.arch] = {}
             for part in row[registry.arch].split("; "):
-                op, _, listed = part.partition(" ")
-                for name, degrees in FORMAT.findall(listed):
+                op = "prefill" if part.startswith("prefill ") else "decode"
+                for name, degrees in FORMAT.findall(part):
                     found[op, name] = degrees
     return said
 

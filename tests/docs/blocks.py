@@ -3,7 +3,7 @@
 On every page of the documentation, in README.md and in CONTRIBUTING.md
 
 * ``python`` blocks run in the order of the page, in one namespace a page;
-* ``sh`` blocks hold commands, one a line or joined by ``&&``;
+* ``sh`` blocks hold commands, one per line or joined by ``&&``;
 * a ``text`` block with the title "Output" stands directly below the block that prints it, and every python block that
   prints has one. Of a block that raises it is the end of the traceback. ``...`` stands for any text;
 * a python block with a title of ``test_pages.NEEDS`` runs only where that need is met, and one that calls another
@@ -89,9 +89,9 @@ def _fenced(page: Path, lines: list[str]) -> list[tuple[Block, int]]:
 class Page:
     """Runs the python blocks of one page; a block is run after those before it, and once."""
 
-    def __init__(self, found: list[Block], namespace: dict[str, Any] | None = None) -> None:
+    def __init__(self, found: list[Block]) -> None:
         self._left = [block for block in found if block.language == "python"]
-        self._namespace: dict[str, Any] = {"__name__": "__main__", **(namespace or {})}
+        self._namespace: dict[str, Any] = {"__name__": "__main__"}
         self._broken: Block | None = None
 
     def run(self, wanted: Block) -> None:

@@ -27,8 +27,9 @@ PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.m
 BLOCKS = {page: blocks(page) for page in PAGES}
 REFUSAL = next(block for block in BLOCKS[ROOT / "README.md"] if block.text.startswith("VariantNotFoundError: "))
 
-GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md")
-"""Their blocks write files and build wheels: ``tests/packaging/build/test_guide.py`` follows them in a clean clone."""
+GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md", DOCS / "releasing.md")
+"""Their blocks write files, build wheels and upload them: ``tests/packaging/build/test_guide.py`` follows the first two
+in a clean clone, and ``nox -s rehearse`` the last."""
 
 BEFORE = re.compile(r"Before \((FlashMLA|FlashInfer|SGLang|sgl_kernel|vLLM)\)")
 """Titles of blocks that call another library; what they import is checked where that library is installed."""
@@ -43,6 +44,7 @@ NOT_RUN = {
     "python3 -m venv .venv": "makes an environment",
     ". .venv/bin/activate": "changes the shell",
     "python3 -m pip install nox": "installs from PyPI",
+    "python -m benchmarks.side_by_side OUT.json": "needs a Hopper GPU and the other libraries",
     "vllm serve MODEL --attention-backend CUSTOM --kv-cache-dtype fp8_ds_mla": "needs vLLM, as the page says",
 }
 
@@ -61,22 +63,10 @@ def lacks_decode() -> str:
 NEEDS = {"Needs a GPU": lacks_gpu, "Needs a GPU with a decode variant": lacks_decode}
 
 
-def surroundings(page: Path) -> dict[str, object]:
-    """What the python blocks of a page may use without defining it: README.md describes its tensors in words."""
-    if page.name != "README.md":
-        return {}
-    return {
-        "q": torch.randn(2, 1, 128, 576, dtype=torch.bfloat16),
-        "kv_cache": torch.randn(8, 64, 576, dtype=torch.bfloat16),
-        "block_table": torch.randperm(8, dtype=torch.int32).view(2, 4),
-        "seq_lens": torch.tensor([256, 17], dtype=torch.int32),
-    }
-
-
 @pytest.fixture(scope="module")
 def pages() -> dict[Path, Page]:
     ours = {page: [block for block in found if block not in PEERS] for page, found in BLOCKS.items()}
-    return {page: Page(found, surroundings(page)) for page, found in ours.items()}
+    return {page: Page(found) for page, found in ours.items()}
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +139,21 @@ def test_languages_and_sessions(page, sessions):
 def test_width(block):
     """A block is shown without scrolling on a screen of 1280 pixels."""
     assert [line for line in block.text.splitlines() if len(line) > 88] == []
+
+
+TITLED = [page for page in PAGES if DOCS in page.parents and page.parent.name != "benchmarks"]
+
+
+def test_titles_have_one_form():
+    """A title is a phrase in sentence case without a colon or a full stop, fits a narrow screen, and is there once."""
+    included = {DOCS / "changelog.md", DOCS / "contributing.md"}
+    texts = {page: page.read_text(encoding="utf-8") for page in TITLED if page not in included}
+    titles = {
+        page: re.sub(r"\A---\n.*?---\n\n?", "", text, flags=re.DOTALL).splitlines()[0] for page, text in texts.items()
+    }
+    form = re.compile(r"# (?:mla-kernels|torch\.compile|[A-Z][^:.!?]{2,44})")
+    assert [page.name for page, title in titles.items() if not form.fullmatch(title)] == []
+    assert len(set(titles.values())) == len(titles)
 
 
 def test_the_list_of_what_is_not_run_is_not_stale():

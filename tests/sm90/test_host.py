@@ -27,3 +27,15 @@ def test_uniform_plan(tmp_path: Path) -> None:
 def test_divisor(tmp_path: Path) -> None:
     """Divisions by numbers known ahead."""
     host.check(tmp_path, "tests/sm90/divisor.cpp")
+
+
+def test_workspace(tmp_path: Path) -> None:
+    """Fewer heads may need more, but never more than the next multiple of 16, for which sgl_kernel's adapter asks."""
+    host.check(
+        tmp_path,
+        "tests/sm90/workspace.cpp",
+        "package/csrc/common/status.cpp",
+        "package/csrc/sm90/common/tensor_map.cpp",
+        "package/csrc/sm90/decode/problem.cpp",
+        "package/csrc/sm90/scheduler/shape.cpp",
+    )

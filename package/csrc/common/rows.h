@@ -11,7 +11,8 @@ namespace mla {
 constexpr bool converts_rows(DType kv) {
   if (!is_cache_format(kv)) return false;
   const CacheFormat& format = cache_format(kv);
-  return (is_float(format.latent_type) || format.latent_type == DType::e4m3) &&
+  const bool is_e4m3 = format.latent_type == DType::e4m3;
+  return (is_e4m3 || (is_float(format.latent_type) && !format.is_bytes)) &&
          format.scale_type == DType::fp32 && format.scale_place != ScalePlace::page;
 }
 

@@ -1,1 +1,1 @@
-"""Doors: functions with the names, arguments and results of other packages, on top of this one's public functions."""
+"""Adapters: functions with the names, arguments and results of other packages, which call this one's functions."""

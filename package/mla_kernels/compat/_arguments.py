@@ -1,4 +1,4 @@
-"""What the doors share: shapes and element types that must agree, and refusals in the names of a peer."""
+"""What the adapters share: checks of shapes and dtypes, and errors in the argument names of another package."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mla_kernels.tensors import Tensor, dtype_name, extents
 
 
 class Names:
-    """What a peer calls the arguments of ``mla_kernels``.
+    """What another package calls the arguments of ``mla_kernels``.
 
     Parameters
     ----------
     everywhere : Mapping[str, str]
-        Our names and theirs, replaced wherever a refusal has them.
+        Our names and theirs, replaced wherever an error has them.
     alone : Mapping[str, str], optional
-        Those of our names that are English words, replaced only where they say which argument is refused.
+        Those of our names that are English words, replaced only where they say which argument is wrong.
     """
 
     def __init__(self, everywhere: Mapping[str, str], alone: Mapping[str, str] | None = None) -> None:
@@ -26,7 +26,7 @@ class Names:
         self._words = _any_of(everywhere)
 
     def renamed(self, error: InvalidArgumentError) -> InvalidArgumentError:
-        """The same refusal in the peer's names."""
+        """The same error in the names of the other package."""
         argument = self._swapped(self._argument, error.argument)
         return type(error)(argument, *(self._swapped(self._words, text) for text in (error.got, error.accepts)))
 

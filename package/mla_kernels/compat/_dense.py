@@ -15,7 +15,7 @@ from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.kernels.base import Kernel
 
 
-def decode(  # noqa: PLR0917 (the arguments of the door)
+def decode(  # noqa: PLR0917 (the arguments of the adapter)
     q: torch.Tensor,
     k_cache: torch.Tensor,
     block_table: torch.Tensor | None,

@@ -3,7 +3,7 @@
 ``get_mla_metadata`` with arguments serves both. Older callers pass on its two tensors, or copies of them. Callers of
 FlashMLA since 9241ae3 and vLLM 0.33 pass on the first result alone, as a ``FlashMLASchedMeta``. That result is both.
 
-``tile_scheduler_metadata`` holds the bytes of a plan's buffer, padded to whole rows, and nothing is kept beside them:
+``tile_scheduler_metadata`` holds the bytes of a plan's buffer, padded to whole rows, and nothing else is kept:
 its owner may copy them into a buffer of a CUDA graph and pass a slice of that. ``num_splits`` tells the batch by its
 length; what it holds is not read. Sparse decode plans nothing, because each token has its number of indices: its
 tensors are one row of zeros, and as many zeros as tell the batch.
@@ -26,7 +26,7 @@ ROW = 8
 """Numbers in a row of ``tile_scheduler_metadata``."""
 
 Shape: TypeAlias = tuple[int, int, int]
-"""Batch, query tokens, and the query heads of one KV head: what a plan depends on beside lengths."""
+"""Batch, query tokens, and the query heads of one KV head: what a plan depends on, apart from lengths."""
 
 Tensors: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
@@ -69,14 +69,14 @@ class FlashMLASchedMeta:
     num_splits: torch.Tensor | None = None
 
     def require_alone(self, num_splits: object) -> None:
-        """Refuse a ``num_splits`` beside this.
+        """Refuse a ``num_splits`` that comes with this object.
 
         Raises
         ------
         UnsupportedError
         """
         if num_splits is not None:
-            raise UnsupportedError("num_splits", "a tensor", "None beside a FlashMLASchedMeta, which holds its own")
+            raise UnsupportedError("num_splits", "a tensor", "None with a FlashMLASchedMeta, which has its own")
 
     def fill(self, config: Config, tensors: Tensors) -> None:
         """Keep what was scheduled."""
@@ -117,7 +117,7 @@ def filled_by_call(scheduled: object, num_splits: object) -> FlashMLASchedMeta |
     Raises
     ------
     UnsupportedError
-        There is a ``num_splits`` beside an object that is no tensor.
+        A ``num_splits`` comes with an object that is no tensor.
     """
     if not isinstance(scheduled, FlashMLASchedMeta):
         return None
@@ -157,6 +157,8 @@ def plan_in(scheduled: object, num_splits: object, kernel: Kernel, shape: Shape,
     batch, q_len, num_heads = shape
     what = f"{batch} requests of {q_len * num_heads} query rows a KV head"
     require_tensors(scheduled, num_splits, _parts(kernel, shape, device_of("q", q)[1]), batch, what, q)
+    if isinstance(scheduled, TileSchedulerMetadata):
+        scheduled = scheduled.as_subclass(torch.Tensor)  # a launch reads a plain tensor faster
     return _plan(scheduled, kernel, shape)
 
 

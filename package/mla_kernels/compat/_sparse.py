@@ -1,4 +1,4 @@
-"""Sparse attention in the shapes of FlashMLA: one KV head, and indices that select nothing wherever they stand."""
+"""Sparse attention in the shapes of FlashMLA: one KV head, and indices of which any may be absent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mla_kernels.formats import HEAD_DIM, LATENT
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def decode(  # noqa: PLR0917 (the arguments of the door)
+def decode(  # noqa: PLR0917 (the arguments of the adapter)
     q: torch.Tensor,
     k_cache: torch.Tensor,
     indices: torch.Tensor,

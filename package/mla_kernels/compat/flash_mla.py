@@ -1,8 +1,8 @@
 """The MLA attention of ``flash_mla``, dense and sparse, with its arguments and results, on any arch that has variants.
 
 ``import mla_kernels.compat.flash_mla as flash_mla`` replaces the import. Metadata serves both conventions of FlashMLA:
-an object that the first call fills, and two tensors that may be copied into buffers of a CUDA graph. What is
-served is wider: any number of heads, page size and element type that the arch takes.
+an object that the first call fills, and two tensors that may be copied into buffers of a CUDA graph. The functions
+accept more than FlashMLA's: any number of heads, page size and element type that the arch accepts.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
         Of the type of ``q``; with ``is_fp8_kvcache`` [..., 656] bytes, uint8, int8 or float8_e4m3fn: 512 e4m3, four
         float32 scales, 64 bf16. Query head ``h`` uses KV head ``h // (num_heads_q // num_heads_k)``. Nothing is copied.
     block_table : int32 [batch, table_width]
-        The pages of each request in order; entries past its length are not read. Ignored beside ``indices``.
+        The pages of each request in order; entries past its length are not read. Ignored with ``indices``.
     cache_seqlens : int32 [batch]
-        Tokens in the cache of each request, the new ones included; 0 is allowed. Ignored beside ``indices``.
+        Tokens in the cache of each request, the new ones included; 0 is allowed. Ignored with ``indices``.
     head_dim_v : int
         512.
     tile_scheduler_metadata, num_splits
@@ -157,7 +157,7 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     softmax_scale : float, optional
         Of the logits; 576 ** -0.5 by default.
     causal : bool
-        New token ``s`` sees ``cache_seqlens - s_q + 1 + s`` keys; otherwise all. False beside ``indices``.
+        New token ``s`` sees ``cache_seqlens - s_q + 1 + s`` keys; otherwise all. It must be False with ``indices``.
     is_fp8_kvcache : bool
         Whether caches hold bytes.
     indices : int32 [batch, s_q, topk], optional

@@ -1,7 +1,7 @@
 """The dense MLA decode of ``sgl_kernel``, with its arguments and results, on any arch that has a decode variant.
 
 ``from mla_kernels.compat.sgl_kernel import cutlass_mla_decode, cutlass_mla_get_workspace_size`` replaces the import
-from ``sgl_kernel``. What is served is wider: any number of heads, page size and element type that the arch takes.
+from ``sgl_kernel``. It accepts more: any number of heads, page size and element type that the arch accepts.
 """
 
 from __future__ import annotations

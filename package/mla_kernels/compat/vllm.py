@@ -3,8 +3,8 @@
 With this package installed vLLM finds :func:`plugin`, and ``--attention-backend CUSTOM`` is the backend of
 ``mla_kernels.backends.flashmla_sparse``; ``register("FLASHMLA_SPARSE")`` in a plugin of your own replaces vLLM's.
 
-Written for vLLM 0.33.0, whose signatures a test holds it to. It was **not run inside vLLM**: the test's engine calls it
-as vLLM's layer does.
+Written for vLLM 0.33.0; a test compares the signatures with it. It was **not run inside vLLM**: a small engine in the
+tests calls it as vLLM's layer does.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def _list(options: argparse.Namespace) -> int:
             }
             for variant in found
         ]
-        tables.table(f"{len(found)} variants", rows)
+        tables.table(f"{len(found)} variant{'s' * (len(found) != 1)}", rows)
     return 0 if found else 1
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import get_args
 
 from mla_kernels import _launcher
-from mla_kernels._types import DTYPES, FIELDS, KV_LAYOUTS, Arch
+from mla_kernels._types import DTYPES, FIELDS, INSTEAD, KV_LAYOUTS, Arch
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.errors import ValueRangeError
 from mla_kernels.formats import WIDTHS
@@ -32,9 +32,9 @@ def completed(config: Mapping[str, object]) -> dict[str, Value]:
         wanted["arch"] = current_arch()
     own = wanted.get("q_dtype", wanted.get("in_dtype"))
     if own is not None:
-        for field, value in {"kv_dtype": own, "out_dtype": "bf16" if own == "e4m3" else own}.items():
+        for field in ("kv_dtype", "out_dtype"):
             if field in index.fields:
-                wanted.setdefault(field, value)
+                wanted.setdefault(field, INSTEAD.get(field, {}).get(str(own), own))
     return {field: wanted[field] for field in FIELDS if field in wanted}
 
 

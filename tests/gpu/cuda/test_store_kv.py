@@ -7,6 +7,7 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
+from mla_kernels import reference
 from mla_kernels.errors import UnsupportedError
 from torch import Tensor
 
@@ -61,6 +62,25 @@ def test_power_of_two_scales(arch: str, in_dtype: str, deviation: float, pad: in
 @pytest.mark.parametrize("in_dtype", ["fp16", "bf16"])
 def test_every_value_with_power_of_two_scales(arch: str, in_dtype: str) -> None:
     check(arch, (in_dtype, "fp8_ds_mla"), every_value(in_dtype), torch.arange(128), (2, 64), powers=True)
+
+
+@pytest.mark.parametrize("in_dtype", ["fp16", "bf16"])
+def test_scales_in_rows(arch: str, in_dtype: str) -> None:
+    """They are those of the reference. Code times a power of two is a bf16 number, so that gathering rounds nothing."""
+    latent, rope = tokens(in_dtype, 64, deviation=3.0)
+    latent[2], latent[3, 128:256] = 0.0, -0.0
+    slots, exact = torch.arange(64), {}
+    gather = mla.lookup(op="gather_kv", arch=arch, kv_dtype="fp8_ds_mla", out_dtype="bf16")
+    for powers in (True, False):
+        got, want = torch.zeros(4, 16, 656, dtype=torch.uint8, device="cuda"), torch.zeros(4, 16, 656).byte()
+        kernel(arch, in_dtype, "fp8_ds_mla")(latent.cuda(), rope.cuda(), got, slots.cuda(), power_of_two_scales=powers)
+        reference.store_kv(latent, rope, want, slots, power_of_two_scales=powers)
+        assert_same_bytes("cache", got.cpu(), want)
+        row = want.view(64, 656)
+        codes, scales = row[:, :512].view(torch.float8_e4m3fn), row[:, 512:528].clone().view(torch.float32)
+        products = (codes.double().view(64, 4, 128) * scales.double()[..., None]).flatten(1)
+        exact[powers] = torch.equal(gather(got, slots.int().cuda())[:, :512].cpu().double(), products)
+    assert exact == {True: True, False: False}
 
 
 @pytest.mark.parametrize(("in_dtype", "kv_dtype"), [row for row in TYPES if row[1] != "fp8_ds_mla"])

@@ -52,6 +52,23 @@ def test_a_new_unit_costs_what_units_of_its_payload_cost(tmp_path, monkeypatch):
     assert shards.costs(row, ["a", "new"]) == {"a": 80.0, "new": 80.0}
 
 
+def test_one_unit_of_each_op_leaves_out_what_every_cuda_arch_shares(tmp_path, monkeypatch):
+    (tmp_path / "costs.json").write_text('{"sm100": {"decode_dear": 80.0, "decode_cheap": 70.0, "store_kv": 1.0}}')
+    monkeypatch.setattr(shards, "COSTS", tmp_path / "costs.json")
+    folder = tmp_path / "generated" / "sm100"
+    folder.mkdir(parents=True)
+    for name, header in (
+        ("decode_dear.cu", "sm100/decode/decode.cuh"),
+        ("decode_cheap.cu", "sm100/decode/decode.cuh"),
+        ("merge_states_new.cu", "sm100/merge_states/merge_states.cuh"),
+        ("store_kv.cu", "cuda/store_kv/store_kv.cuh"),
+        ("registry.cpp", "sm100/decode/decode.h"),
+    ):
+        (folder / name).write_text(f'#include "{header}"\n')
+    row = next(row for row in rows() if row.payload == "sm100")
+    assert shards.one_of_each_op(row, tmp_path) == ["decode_cheap", "merge_states_new"]
+
+
 def part(index: int, count: int, *units: str, commit: str = HERE.commit, stage: str = "/stage") -> Part:
     return Part(Shard(index, count), units, commit, stage)
 

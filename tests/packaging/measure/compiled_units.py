@@ -19,7 +19,7 @@ from ci.measure.same_code import Comparison
 from ci.rows import ROOT
 
 SHARDS = ROOT / "dist" / "shards"
-UNITS = sorted([*SHARDS.glob("sm100-units/decode_*.o"), *SHARDS.glob("sm90-units/sparse_decode_*.o")])
+UNITS = sorted([*SHARDS.glob("*-units/decode_*.o"), *SHARDS.glob("sm90-units/sparse_decode_*.o")])
 """Objects that hold attention kernels; Blackwell's sparse decode launches those of its dense decode."""
 
 

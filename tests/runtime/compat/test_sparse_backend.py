@@ -19,10 +19,9 @@ from mla_kernels.backends.flashmla_sparse import (
     FlashMLASparseMetadataBuilder,
     MLASparsePrefillMetadata,
     lse2_to_lse,
-    triton_convert_req_index_to_global_index,
 )
 from mla_kernels.compat.flash_mla import flash_mla_with_kvcache
-from mla_kernels.errors import InvalidArgumentError, ShapeError, UnsupportedError, ValueRangeError
+from mla_kernels.errors import InvalidArgumentError, UnsupportedError, ValueRangeError
 
 from tests.support.engine import PAGE, engine_config, make_layer
 from tests.support.model import HEADS, LATENT, NOPE, ROPE, SCALE, Layer, V
@@ -53,9 +52,6 @@ def test_signatures_are_those_of_the_seed():
     )
     assert parameters(FlashMLASparseImpl.forward) == (
         "self layer q k_c_normed k_pe kv_cache attn_metadata output output_scale output_block_scale"
-    )
-    assert parameters(triton_convert_req_index_to_global_index) == (
-        "req_id block_table token_indices BLOCK_SIZE=64 NUM_TOPK_TOKENS=2048 BLOCK_N=128"
     )
     assert parameters(MLASparsePrefillMetadata) == "block_table has_context=False context_lens"
 
@@ -94,16 +90,6 @@ def test_lse_of_base_two():
     logits = torch.tensor([1.5, -0.5, 3.0])
     base_two = torch.log2(torch.exp2(logits / torch.log(torch.tensor(2.0))).sum())
     torch.testing.assert_close(lse2_to_lse(base_two), logits.logsumexp(0))
-
-
-def test_converted_indices():
-    table = torch.tensor([[7, 2, 5], [1, 0, 3]]).int()
-    positions = torch.tensor([[0, 17, 47, 48, -1], [15, 16, 2**31 - 1, -5, 33]]).int()
-    req_id = torch.tensor([0, 1]).int()
-    got = triton_convert_req_index_to_global_index(req_id, table, positions, BLOCK_SIZE=16, NUM_TOPK_TOKENS=5)
-    assert got.tolist() == [[112, 33, 95, -1, -1], [31, 0, -1, -1, 49]]
-    with pytest.raises(ShapeError, match=r"token_indices: got shape \[2, 5\]; accepts \[num_tokens, 2048\]"):
-        triton_convert_req_index_to_global_index(req_id, table, positions)
 
 
 def builder(cache_dtype: str = "fp8_ds_mla", max_tokens: int = 10) -> FlashMLASparseMetadataBuilder:

@@ -221,8 +221,9 @@ def test_an_indexer_may_change_its_buffer(vllm):
     assert impl.topk_indices_buffer is first
 
 
-def test_concat_and_cache_mla_has_its_signature():
-    assert shape_of(door.concat_and_cache_mla) == VLLM["functions"]["concat_and_cache_mla"]["parameters"]
+@pytest.mark.parametrize("name", ["concat_and_cache_mla", "triton_convert_req_index_to_global_index"])
+def test_functions_have_their_signatures(name):
+    assert shape_of(getattr(door, name)) == VLLM["functions"][name]["parameters"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import mla_kernels as mla
 import pytest
@@ -95,6 +96,11 @@ def test_a_list_of_nothing_says_why(run):
     status, out, err = run("list", "op=decode", "arch=cpu", "q_dtype=e4m3")
     assert (status, out) == (1, "")
     assert err == "no variant of the installed payloads (cpu) serves op=decode arch=cpu q_dtype=e4m3\n"
+
+
+def test_the_console_script_is_the_command():
+    (script,) = entry_points(group="console_scripts", name="mla-kernels")
+    assert script.load() is main
 
 
 @pytest.mark.parametrize("program", [("-m", "mla_kernels"), ("-c", ENTRY)])

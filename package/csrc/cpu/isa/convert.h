@@ -65,18 +65,19 @@ inline void accumulate(float* __restrict o, const float* __restrict part, float 
 }
 
 // Dequantises a cache row as stored, without the scale of the cache, to [kHeadDim].
+//
+// @pre converts_rows() is true of the format: a latent in a row of bytes is e4m3.
 inline void row_to_fp32(const CacheFormat& format, const void* latent, const void* rope,
                         float* __restrict row) {
   if (format.is_bytes) {
-    const std::byte* group = static_cast<const std::byte*>(latent);
-    const void* const scales = group + format.scale_offset;
-    const int64_t bytes =
-        format.scale_group * static_cast<int64_t>(element_bytes(format.latent_type));
-    for (int i = 0; i < kLatent / format.scale_group; ++i, group += bytes) {
-      float* const columns = row + i * format.scale_group;
-      const float scale = load_as<float>(scales, i);
-      to_fp32_inline(format.latent_type, group, columns, format.scale_group);
-      for (int k = 0; k < format.scale_group; ++k) columns[k] *= scale;
+    const std::byte* const bytes = static_cast<const std::byte*>(latent);
+    const int columns = format.scale_group;
+    for (int group = 0; group < kLatent / columns; ++group) {
+      const float scale = load_as<float>(bytes + format.scale_offset, group);
+      const int first = group * columns;
+      for (int i = 0; i < columns; ++i) {
+        row[first + i] = scale * e4m3_to_fp32(load_as<uint8_t>(bytes + first, i));
+      }
     }
   } else {
     to_fp32_inline(format.latent_type, latent, row, kLatent);

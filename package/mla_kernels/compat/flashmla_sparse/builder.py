@@ -88,7 +88,8 @@ class FlashMLASparseMetadataBuilder:
         self.dummy_block_table = self._int32([[0]])
         self.req_id_per_token_buffer = self._int32([0] * vllm_config.scheduler_config.max_num_batched_tokens)
         # All tokens of a step are one row of the batch, and sparse decode plans nothing: these fit every step.
-        self.tile_scheduler_metadata_buffer, self.num_splits_buffer = self._schedule(1)
+        scheduled, num_splits = self._schedule(1)
+        self.tile_scheduler_metadata_buffer, self.num_splits_buffer = scheduled.clone(), num_splits.clone()
 
     def build(
         self, common_prefix_len: int, common_attn_metadata: Step, fast_build: bool = False

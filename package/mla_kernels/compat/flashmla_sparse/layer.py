@@ -213,12 +213,15 @@ class FlashMLASparseImpl:
         A token that the indexer selected nothing for has latents 0 and LSE -inf. ``lse=False`` leaves the LSE out.
         """
         tokens = len(first(q))
-        slots = triton_convert_req_index_to_global_index(
-            attn_metadata.req_id_per_token[:tokens],
-            attn_metadata.block_table,
-            self.topk_indices_buffer[:tokens],
-            BLOCK_SIZE=attn_metadata.block_size,
-            NUM_TOPK_TOKENS=attn_metadata.topk_tokens,
+        slots = cast(
+            torch.Tensor,
+            triton_convert_req_index_to_global_index(
+                attn_metadata.req_id_per_token[:tokens],
+                attn_metadata.block_table,
+                self.topk_indices_buffer[:tokens],
+                BLOCK_SIZE=attn_metadata.block_size,
+                NUM_TOPK_TOKENS=attn_metadata.topk_tokens,
+            ),
         )
         # All tokens are one row of the batch, of whatever request.
         queries = (q[0][None], q[1][None]) if isinstance(q, tuple) else q[None]

@@ -35,7 +35,7 @@ class FlashMLASparseMetadata:
 
     @dataclass
     class FP8KernelMetadata:
-        """What ``compat.flash_mla.flash_mla_with_kvcache`` takes beside queries, cache and indices.
+        """What ``compat.flash_mla.flash_mla_with_kvcache`` takes in addition to queries, cache and indices.
 
         ``FlashMLASparseImpl`` calls ``sparse_decode``, which needs none of it.
 

@@ -17,20 +17,23 @@ from mla_kernels.errors import ValueRangeError
 
 SHAPE = ("heads", "q_len", "batch", "seq")
 """The options whose combinations are the shapes."""
-LENGTHS_HELP = "all --seq; with half of it as deviation; one of 65536 tokens beside 1024, whatever --seq says"
+LENGTHS_HELP = (
+    "lengths of the requests: equal (--seq each), normal (--seq on average, half of it as deviation), or long (one of "
+    "65536 tokens, the others of 1024); default equal"
+)
 _LISTS = ((16, 128), (1,), (8,), (4096,))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command; those left out are ``None``."""
-    parser.add_argument("--arch", help="by default the current device's")
-    parser.add_argument("--repeats", type=int, default=15, help="of each time, whose median is shown; by default 15")
-    cells = parser.add_argument_group("cells", "every combination of these lists")
-    cells.add_argument("--suite", choices=sorted(SUITES), help="named shapes, in place of the first four lists")
+    parser.add_argument("--arch", help="arch to measure; by default that of the current device")
+    parser.add_argument("--repeats", type=int, default=15, help="repetitions, of which the median is shown; default 15")
+    cells = parser.add_argument_group("cells", "each combination of these lists is measured")
+    cells.add_argument("--suite", choices=sorted(SUITES), help="named shapes instead of the first four lists")
     for name, default in zip(SHAPE, _LISTS, strict=True):
-        cells.add_argument(option(name), type=integers, metavar="N,N", help=f"by default {joined(default)}")
-    cells.add_argument("--page-size", type=integers, metavar="N,N", help="by default 64")
-    cells.add_argument("--dtypes", type=names, metavar="T,T", help="bf16, or bf16:e4m3 for Q:KV; by default bf16")
+        cells.add_argument(option(name), type=integers, metavar="N,N", help=f"default {joined(default)}")
+    cells.add_argument("--page-size", type=integers, metavar="N,N", help="default 64")
+    cells.add_argument("--dtypes", type=names, metavar="T,T", help="such as bf16, or bf16:e4m3 for Q:KV; default bf16")
     cells.add_argument("--lengths", choices=LENGTHS, default="equal", help=LENGTHS_HELP)
 
 
