@@ -22,7 +22,7 @@ from mla_kernels.tensors import cache_format, element_name, first
 
 _NAMESPACE = "mla_kernels"
 _TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-NO_GRADIENT = (
+_NO_GRADIENT = (
     "a tensor that requires none, because the kernels have no backward pass; detach() it, or call under torch.no_grad()"
 )
 _NO_PLAN = (None, "", [0, 0, 0])
@@ -85,7 +85,7 @@ def _require_no_gradient(arguments: dict[str, Any]) -> None:
     for name, value in arguments.items():
         for tensor in value if isinstance(value, tuple) else (value,):
             if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
-                raise UnsupportedError(name, "a tensor that requires a gradient", NO_GRADIENT)
+                raise UnsupportedError(name, "a tensor that requires a gradient", _NO_GRADIENT)
 
 
 def _values(signature: Signature, arguments: dict[str, Any]) -> list[Any]:

@@ -138,6 +138,23 @@ def test_arguments_that_a_graph_cannot_take_are_refused(problem):
         torch_ops.require_defaults(workspace=None, out=out)
 
 
+def test_a_gradient_is_refused_only_while_gradients_are_recorded(problem):
+    learned = torch.nn.Parameter(problem.q)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q: problem.call(q=q), backend="eager", fullgraph=True)
+    with pytest.raises(Exception, match="UnsupportedError"):
+        compiled(learned)
+    for off in (torch.no_grad(), torch.inference_mode()):
+        with off:
+            assert torch.equal(compiled(learned)[0], problem.call()[0])
+
+
+def test_a_negative_bit_is_resolved_by_torch(problem):
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q: problem.call(q=q), backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(torch._neg_view(problem.q))[0], problem.call(q=-problem.q)[0])
+
+
 def test_eager_calls_do_not_go_through_torch_library(problem):
     assert not tensors.compiling()
     code = """
