@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.side_by_side import compared
+from benchmarks.pages import style
+from benchmarks.pages.side_by_side import ratios
 
 _THEMES = {
-    "light": {"text": "#1f2328", "grid": "#d1d9e0", "ahead": "#1a7f37", "behind": "#bc4c00"},
-    "dark": {"text": "#f0f6fc", "grid": "#3d444d", "ahead": "#3fb950", "behind": "#db6d28"},
+    "light": {"ink": "#1f2328", "ahead": "#1a7f37", "behind": "#bc4c00"},
+    "dark": {"ink": "#f0f6fc", "ahead": "#3fb950", "behind": "#db6d28"},
 }
-_WIDTH, _ROW, _SIZE = 7.2, 0.62, 15
-"""Inches of the figure and of a row, and points of the text: on a screen of 400 pixels the text has 11."""
+_ROW, _MARGINS = 0.62, 1.5
+"""Inches of a row, and of what is above and below the rows."""
 
 
 def draw(document: Mapping[str, Any], stem: Path) -> tuple[Path, Path]:
@@ -23,33 +24,22 @@ def draw(document: Mapping[str, Any], stem: Path) -> tuple[Path, Path]:
 
 
 def _draw(document: Mapping[str, Any], path: Path, theme: str) -> Path:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     colours, cells = _THEMES[theme], document["cells"]
-    graph = [compared(cell, "graph").ratio for cell in cells]
-    sustained = [compared(cell, "sustained").ratio for cell in cells]
-    with mpl.rc_context({"font.size": _SIZE, "svg.hashsalt": "ratios", "text.color": colours["text"]}):
-        figure = Figure(figsize=(_WIDTH, _ROW * len(cells) + 1.4), layout="constrained")
-        axes = figure.add_subplot()
-        places = range(len(cells))
+    graph, sustained = ratios(document, "graph"), ratios(document, "sustained")
+    low, high = min(*graph, *sustained, 0.95), max(*graph, *sustained, 1.05)
+    span = high - low
+    with style.figure(_ROW * len(cells) + _MARGINS, str(path), colours["ink"]) as drawn:
+        axes = drawn.add_subplot()
         bars = [colours["ahead" if ratio >= 1 else "behind"] for ratio in graph]
-        axes.barh(places, [ratio - 1 for ratio in graph], left=1, height=0.36, color=bars)
-        axes.plot(sustained, places, "D", color=colours["text"], markersize=7, label="sustained load")
-        axes.axvline(1, color=colours["text"], linewidth=1.2)
-        low, high = min(*graph, *sustained, 0.95), max(*graph, *sustained, 1.05)
-        axes.set_xlim(low - 0.12 * (high - low), high + 0.3 * (high - low))
-        for place, cell, ratio, load in zip(places, cells, graph, sustained, strict=True):
-            axes.text(0, place - 0.3, cell["title"], transform=axes.get_yaxis_transform(), va="bottom", size=_SIZE - 2)
-            axes.text(max(1, ratio, load) + 0.02 * (high - low), place, f"{ratio:.2f}x", va="center")
+        axes.barh(range(len(cells)), [ratio - 1 for ratio in graph], left=1, height=0.36, color=bars)
+        axes.plot(sustained, range(len(cells)), "D", color=colours["ink"], markersize=6)
+        for place, (cell, ratio, load) in enumerate(zip(cells, graph, sustained, strict=True)):
+            axes.plot([1, 1], [place - 0.25, place + 0.25], color=colours["ink"], linewidth=1.2)
+            axes.text(0, place - 0.28, cell["title"], transform=axes.get_yaxis_transform(), va="bottom")
+            axes.text(max(1, ratio, load) + 0.03 * span, place, f"{ratio:.2f}x", va="center")
+        axes.set_xlim(low - 0.1 * span, high + 0.3 * span)
         axes.set_ylim(len(cells) - 0.4, -0.9)
         axes.set_yticks([])
-        axes.tick_params(colors=colours["text"])
-        axes.grid(axis="x", color=colours["grid"], linewidth=0.6)
-        axes.set_axisbelow(True)
-        for side in axes.spines.values():
-            side.set_visible(False)
-        axes.set_title("Fastest peer's time over ours (right of 1: ours is faster)", size=_SIZE, loc="left")
-        axes.legend(loc="lower right", frameon=False, labelcolor=colours["text"])
-        figure.savefig(path, transparent=True, metadata={"Date": None})
+        axes.spines[["left", "bottom"]].set_visible(False)
+        axes.set_xlabel("Time of the fastest other library over ours.\nBar: CUDA graph. Diamond: sustained load.")
     return path

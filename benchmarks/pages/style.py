@@ -13,7 +13,7 @@ WIDTH, SIZE = 6.4, 14
 
 
 @contextmanager
-def figure(height: float, path: str) -> Iterator[Any]:
+def figure(height: float, path: str, ink: str = INK) -> Iterator[Any]:
     """Make a figure, and write it into a file when it is drawn, without a background.
 
     Parameters
@@ -22,12 +22,14 @@ def figure(height: float, path: str) -> Iterator[Any]:
         In inches.
     path : str
         Of an SVG or PNG file; the same figure becomes the same SVG.
+    ink : str
+        The colour of text and lines, for a picture of one theme.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     inked = "text.color axes.edgecolor axes.labelcolor axes.titlecolor xtick.color ytick.color grid.color"
-    looks: dict[Any, Any] = dict.fromkeys(inked.split(), INK)
+    looks: dict[Any, Any] = dict.fromkeys(inked.split(), ink)
     looks |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False, "font.size": SIZE}
     with mpl.rc_context({**looks, "svg.hashsalt": "mla-kernels"}):
         drawn = Figure(figsize=(WIDTH, height), layout="constrained")

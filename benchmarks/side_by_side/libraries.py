@@ -53,8 +53,6 @@ class Library:
 
         Raises
         ------
-        NotImplementedError
-            The library has no such op.
         Exception
             Whatever the library raises.
         """
@@ -62,10 +60,12 @@ class Library:
             kernel = find(cell.problem.config(current_arch()))
             problems = _CALLS[cell.op](kernel, tensors)
             return partial(_ours, kernel, problems, tensors)
-        for peer in _PEERS[cell.op]:
-            if peer.name == self.project:
-                return peer.prepare(import_module(self.module), tensors)
-        raise NotImplementedError(f"{self.project} is not measured in {cell.op}")
+        (peer,) = (peer for peer in _PEERS[cell.op] if peer.name == self.project)
+        return peer.prepare(import_module(self.module), tensors)
+
+    def has(self, op: str) -> bool:
+        """Whether the library is measured in an op."""
+        return self.ours or any(peer.name == self.project for peer in _PEERS[op])
 
     @property
     def ours(self) -> bool:

@@ -61,7 +61,7 @@ def _cell(cell: Cell, libraries: Sequence[Library], seconds: float) -> dict[str,
     torch.cuda.empty_cache()
     number = count(cell.problem.input_bytes)
     tensors = TENSORS[cell.op](cell.problem, device(), number)
-    ours, *others = libraries
+    ours, *others = (library for library in libraries if library.has(cell.op))
     turns = [_turn(library, cell, tensors, seconds) for library in (ours, *others, ours)]
     return {
         "op": cell.op,

@@ -77,7 +77,7 @@ struct Columns {
   }
 };
 
-template <DType kIn, bool kVectors, int kRowWarps>
+template <DType kIn, bool kVectors, int kRowWarps, class Lse>
 struct RowStates : Shape<kIn, kVectors, kRowWarps> {
   using Base = Shape<kIn, kVectors, kRowWarps>;
   using typename Base::Sums;
@@ -88,7 +88,7 @@ struct RowStates : Shape<kIn, kVectors, kRowWarps> {
 
   const std::byte* o;  // of the first state
   int64_t stride;      // bytes from state to state
-  StateLse lse;
+  Lse lse;
   MergedLse merged;
   int first;  // column
   int head_dim;
@@ -179,17 +179,17 @@ struct RowStates : Shape<kIn, kVectors, kRowWarps> {
 };
 
 // `turn` numbers the warps of a row.
-template <DType kIn, DType kOut, bool kVectors, int kRowWarps>
+template <DType kIn, DType kOut, bool kVectors, int kRowWarps, class Lse>
 __device__ __forceinline__ void merge_row(const Problem& p, unsigned t, unsigned h, int turn,
                                           int lane) {
-  using States = RowStates<kIn, kVectors, kRowWarps>;
+  using States = RowStates<kIn, kVectors, kRowWarps, Lse>;
   int count = static_cast<int>(p.num_states);
   if (p.counts != nullptr) {
     const int given = static_cast<const int32_t*>(p.counts)[t * p.counts_stride_t];
     count = min(max(given, 0), count);
   }
-  const StateLse lse = {static_cast<const float*>(p.lse) + t * p.lse_stride_t + h * p.lse_stride_h,
-                        p.lse_stride_n, count};
+  const Lse lse = {static_cast<const float*>(p.lse) + t * p.lse_stride_t + h * p.lse_stride_h,
+                   p.lse_stride_n, count};
   const MergedLse merged = merge_lse(lse, lane);
   if (p.out_lse != nullptr && blockIdx.y == 0 && turn == 0 && lane == 0) {
     static_cast<float*>(p.out_lse)[t * p.out_lse_stride_t + h * p.out_lse_stride_h] = merged.value;
@@ -228,7 +228,8 @@ __global__ void __launch_bounds__(kThreads, Shape<kIn, kVectors, kRowWarps>::kMi
   const unsigned row = blockIdx.x * kRows + warp / kRowWarps;
   const unsigned heads = static_cast<unsigned>(p.num_heads);
   if (row >= heads * static_cast<unsigned>(p.num_tokens)) return;
-  merge_row<kIn, kOut, kVectors, kRowWarps>(p, row / heads, row % heads, warp % kRowWarps, lane);
+  merge_row<kIn, kOut, kVectors, kRowWarps, ForeignStateLse>(p, row / heads, row % heads,
+                                                             warp % kRowWarps, lane);
 }
 
 template <DType kIn, DType kOut>

@@ -8,15 +8,20 @@
 
 namespace mla::cuda::merge_states {
 
-// The LSE of each state of a row. A state without tokens has -inf; FlashMLA gives it +inf, which is
-// read as -inf.
+// The LSE of each state of a row. A state without tokens has -inf.
 struct StateLse {
   const float* data;
   int64_t stride;
   int count;
 
+  __device__ float operator[](int state) const { return data[state * stride]; }
+};
+
+// LSEs that another library may have written: FlashMLA gives +inf to a state without tokens. Of our
+// own states +inf says that logits overflowed, and is kept.
+struct ForeignStateLse : StateLse {
   __device__ float operator[](int state) const {
-    const float lse = data[state * stride];
+    const float lse = StateLse::operator[](state);
     return lse == INFINITY ? -INFINITY : lse;
   }
 };
@@ -45,8 +50,10 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
-// The LSE of no states is -inf, and NaN makes NaN. All lanes get the same result.
-__device__ inline MergedLse merge_lse(const StateLse& lse, int lane) {
+// The LSE of no states is -inf; infinities and NaN are treated as by torch.logsumexp. All lanes get
+// the same result.
+template <class Lse>
+__device__ inline MergedLse merge_lse(const Lse& lse, int lane) {
   if (lse.count == 1) return {lse[0], lse[0], 1};
   float greatest = -INFINITY;
   bool empty = true;
@@ -69,7 +76,8 @@ __device__ inline MergedLse merge_lse(const StateLse& lse, int lane) {
 inline constexpr float kAbsent = -1;
 __device__ inline bool is_absent(float weight) { return weight < 0; }
 
-__device__ inline float weight_of(const StateLse& lse, const MergedLse& merged, int state) {
+template <class Lse>
+__device__ inline float weight_of(const Lse& lse, const MergedLse& merged, int state) {
   if (state >= lse.count || lse[state] == -INFINITY) return kAbsent;
   return expf(lse[state] - merged.shift) / merged.sum;
 }

@@ -37,8 +37,9 @@ __global__ void __launch_bounds__(kThreads)
   states.head_dim = kLatent;
   states.out = params.out.at<uint16_t>(request, s, h);
   if (params.lse.data != nullptr) states.out_lse = params.lse.at<float>(request, s, h);
-  cuda::merge_states::merge_row<DType::fp32, kOut, kVectors, kRowWarps>(
-      states, 0, 0, warp % kRowWarps, threadIdx.x % kWarp);
+  cuda::merge_states::merge_row<DType::fp32, kOut, kVectors, kRowWarps,
+                                cuda::merge_states::StateLse>(states, 0, 0, warp % kRowWarps,
+                                                              threadIdx.x % kWarp);
 }
 
 template <DType kOut, bool kVectors, int kRowWarps>
