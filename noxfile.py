@@ -231,6 +231,19 @@ def index(session: nox.Session) -> None:
 
 
 @nox.session
+def rehearse(session: nox.Session) -> None:
+    """Rehearse a release: build, check, upload to a local index, install and run doctor, as docs/releasing.md says."""
+    session.install("nox", *group("wheels"))
+    session.run("python", "-m", "ci.release.rehearse")
+
+
+@nox.session
+def local_image(session: nox.Session) -> None:
+    """Make a container image for cibuildwheel from Debian's packages; `-- --mirror URL` takes them from a mirror."""
+    session.run("python", "-m", "ci.release.local_image", *session.posargs)
+
+
+@nox.session
 def test_wheel(session: nox.Session) -> None:
     """Install the core wheel of dist/, built here or elsewhere, and test its kernels; `-- ARGS` go to pytest."""
     session.install("pytest>=8", "hypothesis>=6", "numpy>=2", TORCH)

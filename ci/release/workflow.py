@@ -19,6 +19,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ci.build.stage import USUAL
 from ci.rows import ROOT, Row, rows, table
 
 PATH = ROOT / ".github" / "workflows" / "wheels.yml"
@@ -115,6 +116,12 @@ def download(pattern: str, path: str = "dist") -> Step:
     return use("download", pattern=pattern, path=path, merge_multiple=True)
 
 
+def compile_cache(key: str) -> Step:
+    """Keep what sccache holds from one run to the next; a release takes nothing from it."""
+    keys = {"key": f"sccache-{key}-${{{{ github.sha }}}}", "restore_keys": f"sccache-{key}-"}
+    return use("cache", path=str(USUAL / "cache"), lookup_only="${{ startsWith(github.ref, 'refs/tags/') }}", **keys)
+
+
 def machine(name: str) -> Point:
     """Return a machine architecture with the runner that has it."""
     return {"machine": name, "runner": hosted()["runners"][name]}
@@ -158,7 +165,12 @@ def building() -> tuple[Job, ...]:
     )
     part = f"shard-{payload}-{where}"
     keep = upload(f"dist-{payload}-{where}", "dist/*.whl")
-    compile_part = (run(f"-s wheels -- {payload} --shard {shard}"), upload(f"{part}-{matrix('shard')}", "dist/shards"))
+    compile_part = (
+        compile_cache(f"{payload}-{where}-{matrix('shard')}"),
+        run(f"-s wheels -- {payload} --shard {shard}"),
+        upload(f"{part}-{matrix('shard')}", "dist/shards"),
+    )
+    whole_wheel = (compile_cache(f"{payload}-{where}"), run(f"-s wheels -- {payload}"), keep)
     link = (download(f"{part}-*", "dist/shards"), run(f"-s merge_shards -- {payload}"), keep)
     sdist = (run("-s wheels -- sdist"), upload("dist-sdist", "dist/*.tar.gz"))
     title = f"{payload} {where}"
@@ -167,6 +179,7 @@ def building() -> tuple[Job, ...]:
     return (
         Job("images", "images", host(), 10, (*start(python), ask), outputs=told),
         Job("source", "sources", host(), 60, (*start(python), run("-s check lint tests"))),
+        Job("docs", "documentation", host(), 20, (*start(python), run("-s docs"), upload("site", "build/site"))),
         Job("sdist", "sdist", host(), 20, (*start(python), *sdist)),
         Job(
             "shard", f"{title} {shard}", runner, 120, (*start(), *compile_part),
@@ -174,7 +187,7 @@ def building() -> tuple[Job, ...]:
         ),
         Job("merge", title, runner, 60, (*start(), *link), needs=("images", "shard"), matrix=split, container=True),
         Job(
-            "build", title, runner, 120, (*start(), run(f"-s wheels -- {payload}"), keep),
+            "build", title, runner, 120, (*start(), *whole_wheel),
             needs=("images",), matrix=whole, container=True,
         ),
     )  # fmt: skip
@@ -203,7 +216,7 @@ def releasing() -> tuple[Job, ...]:
     return (
         Job(
             "attest", "attest", host(), 15, (download("dist-*"), use("attest", subject_path="dist/*")),
-            needs=("source", "check", "test"), condition=RELEASE,
+            needs=("source", "docs", "check", "test"), condition=RELEASE,
             permissions={"id-token": "write", "attestations": "write"},
         ),
         Job(

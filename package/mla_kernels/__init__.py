@@ -50,11 +50,23 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "InvalidArgumentError",
+    "Kernel",
     "MlaError",
     "PayloadError",
+    "Plan",
+    "Variant",
     "VariantNotFoundError",
+    "decode",
     "errors",
-    *(name for name in _HOME_OF if name != "__version__"),
+    "explain",
+    "gather_kv",
+    "lookup",
+    "merge_states",
+    "sparse_decode",
+    "sparse_prefill",
+    "store_kv",
+    "to_global_indices",
+    "variants",
 ]
 
 

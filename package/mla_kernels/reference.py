@@ -1,4 +1,4 @@
-"""What every op computes, in plain torch: the answer that the kernels are held to.
+"""What every op computes, in plain torch: the answer that the kernels are checked against.
 
 Each function takes the arguments of the public op of its name, reads the same bytes (quantised or not), and computes
 one query token at a time in ``dtype`` (float32 unless told otherwise). Only rows that count are read, so garbage in
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mla_kernels.reference_rows import Packed, format_of, read_rows, write_rows
+from mla_kernels.tensors import DTypeLike, element_name
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -34,8 +35,21 @@ def decode(
     ----------
     q : [batch, q_len, num_heads, 576]
     kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
-    block_table : int32 [batch, table_width], or None where page ``b`` holds request ``b``
+    block_table : int32 [batch, table_width], optional
+        Without one, page ``b`` holds request ``b``.
     seq_lens : int32 [batch]
+    softmax_scale : float
+        Factor of the logits.
+    causal : bool
+        Whether a token sees only the keys up to its own.
+    q_scale : float
+        Factor of the queries.
+    kv_scale : float
+        Factor of the elements of an e4m3 cache.
+    out_scale : float
+        Factor of the output.
+    dtype : torch.dtype
+        What the function computes in.
 
     Returns
     -------
@@ -81,13 +95,26 @@ def sparse_decode(
 ) -> tuple[Tensor, ...]:
     """Attention of each token over the cache rows that its indices select; a row selected twice counts twice.
 
+    Scales are those of :func:`decode`.
+
     Parameters
     ----------
     q : [batch, q_len, num_heads, 576]
-    kv_cache, extra_kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
-    indices, extra_indices : int32 [batch, q_len, topk], global slots; negative is absent
-    topk_length, extra_topk_length : int32 [batch, q_len], how many leading indices count
-    attn_sink : float32 [num_heads], the logit of a key without value; it changes ``out`` only
+    kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+    indices : int32 [batch, q_len, topk]
+        Global slots; a negative one is absent.
+    softmax_scale : float
+    topk_length : int32 [batch, q_len], how many leading indices count
+    attn_sink : float32 [num_heads], the logit of a key without a value; it changes ``out`` only
+    extra_kv_cache : [extra_num_pages, extra_page_size, 576], attended together with the first cache
+    extra_indices : int32 [batch, q_len, extra_topk], optional
+        Global slots of the second cache.
+    extra_topk_length : int32 [batch, q_len], how many leading ones of them count
+    q_scale : float
+    kv_scale : float
+    out_scale : float
+    return_max_logits : bool
+    dtype : torch.dtype
 
     Returns
     -------
@@ -127,19 +154,31 @@ def sparse_prefill(
     out_scale: float = 1.0,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """:func:`sparse_decode` without batch and pages.
+    """:func:`sparse_decode` without batch and pages; scales are as there.
 
     Parameters
     ----------
     q : [q_len, num_heads, 576]
-    kv, extra_kv : [kv_len, 576]
-    indices, extra_indices : int32 [q_len, topk]
-    topk_length, extra_topk_length : int32 [q_len]
+    kv : [kv_len, 576]
+    indices : int32 [q_len, topk]
+        Rows of ``kv``; a negative one is absent.
+    softmax_scale : float
+    topk_length : int32 [q_len], how many leading indices count
+    attn_sink : float32 [num_heads], the logit of a key without a value; it changes ``out`` only
+    extra_kv : [extra_kv_len, 576], attended together with the first rows
+    extra_indices : int32 [q_len, extra_topk], optional
+        Rows of ``extra_kv``.
+    extra_topk_length : int32 [q_len], how many leading ones of them count
+    q_scale : float
+    kv_scale : float
+    out_scale : float
+    dtype : torch.dtype
 
     Returns
     -------
     out : [q_len, num_heads, 512]
-    max_logits, lse : [q_len, num_heads]
+    max_logits : [q_len, num_heads]
+    lse : [q_len, num_heads]
     """
     out, lse, max_logits = sparse_decode(
         _packed(q)[None],
@@ -168,9 +207,12 @@ def merge_states(
     Parameters
     ----------
     o : [num_states, num_tokens, num_heads, head_dim]
-    lse : [num_states, num_tokens, num_heads]; a state whose lse is -inf or +inf is empty and adds nothing, whatever its
-        ``o`` holds
-    counts : int32 [num_tokens], how many leading states of a token count
+    lse : [num_states, num_tokens, num_heads]
+        A state whose lse is -inf or +inf is empty and adds nothing, whatever its ``o`` holds.
+    counts : int32 [num_tokens], optional
+        How many leading states of a token count.
+    dtype : torch.dtype
+        What the function computes in.
 
     Returns
     -------
@@ -203,24 +245,50 @@ def store_kv(
     ----------
     latent : [num_tokens, 512]
     rope : [num_tokens, 64]
-    kv_cache : written; e4m3 holds value / scale, ``fp8_ds_mla`` its own scale (amax / 448) per 128 columns
-    slot_mapping : int64 [num_tokens], global slots
-    scale : float32 [1], for an e4m3 cache only
-    power_of_two_scales : round the scales in rows up, to ``2 ** ceil(log2(max(amax / 448, 1e-4)))``
+    kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+        It is written. An e4m3 cache holds value / scale, ``fp8_ds_mla`` a scale (amax / 448) per 128 columns.
+    slot_mapping : int64 [num_tokens]
+        Global slots.
+    scale : float32 [1], optional
+        The scale of an e4m3 cache.
+    power_of_two_scales : bool
+        Whether to round the scales in rows up, to ``2 ** ceil(log2(max(amax / 448, 1e-4)))``.
     """
     keep = slot_mapping >= 0
     latent, rope, slots = latent[keep], rope[keep], slot_mapping[keep].long()
     write_rows(kv_cache, slots, latent, rope, scale, power_of_two_scales=power_of_two_scales)
 
 
-def gather_kv(kv_cache: Packed, indices: Tensor, *, out_dtype: str = "bf16", kv_scale: float = 1.0) -> Tensor:
-    """The dequantised rows [num_rows, 576] at global slots ``indices``; zeros where the slot is negative."""
+def gather_kv(kv_cache: Packed, indices: Tensor, *, out_dtype: DTypeLike = "bf16", kv_scale: float = 1.0) -> Tensor:
+    """The dequantised rows [num_rows, 576] of a cache.
+
+    Parameters
+    ----------
+    kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+    indices : int32 [num_rows]
+        Global slots; a negative one gives a row of zeros.
+    out_dtype : str or dtype
+        The type of the rows.
+    kv_scale : float
+        Factor of the elements of an e4m3 cache.
+    """
     rows = read_rows(kv_cache, indices.clamp(min=0), kv_scale, torch.float32)
-    return rows.masked_fill(indices[:, None] < 0, 0.0).to(DTYPES[out_dtype])
+    return rows.masked_fill(indices[:, None] < 0, 0.0).to(DTYPES[element_name(out_dtype)])
 
 
 def to_global_indices(req_id: Tensor, block_table: Tensor, token_indices: Tensor, *, page_size: int) -> Tensor:
-    """Each request's token positions [num_tokens, topk] as global slots; -1 where there is no such token or page."""
+    """Each request's token positions as global slots; -1 where there is no such token or page.
+
+    Parameters
+    ----------
+    req_id : int32 [num_tokens]
+        The request of each token.
+    block_table : int32 [num_requests, table_width]
+    token_indices : int32 [num_tokens, topk]
+        Positions within the request; a negative one is absent.
+    page_size : int
+        Slots of a page.
+    """
     out = torch.full_like(token_indices, -1)
     for row, request in enumerate(req_id.tolist()):
         for column, token in enumerate(token_indices[row].tolist()):

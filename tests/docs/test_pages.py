@@ -27,8 +27,9 @@ PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.m
 BLOCKS = {page: blocks(page) for page in PAGES}
 REFUSAL = next(block for block in BLOCKS[ROOT / "README.md"] if block.text.startswith("VariantNotFoundError: "))
 
-GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md")
-"""Their blocks write files and build wheels: ``tests/packaging/build/test_guide.py`` follows them in a clean clone."""
+GUIDES = (DOCS / "adding-a-variant.md", DOCS / "adding-an-architecture.md", DOCS / "releasing.md")
+"""Their blocks write files, build wheels and upload them: ``tests/packaging/build/test_guide.py`` follows the first two
+in a clean clone, and ``nox -s rehearse`` the last."""
 
 BEFORE = re.compile(r"Before \((FlashMLA|FlashInfer|SGLang|sgl_kernel|vLLM)\)")
 """Titles of blocks that call another library; what they import is checked where that library is installed."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ UNWANTED = (
     "mla_kernels.resolve.explanation",
     "mla_kernels.kernels.device_checks",
 )
+EAGER = ("InvalidArgumentError", "MlaError", "PayloadError", "VariantNotFoundError", "errors")
 REPORT = f"import sys; print(*(name for name in {UNWANTED} if name in sys.modules))"
 
 
@@ -98,9 +101,36 @@ print(mla_kernels.lookup(op="decode", q_dtype="bf16").variant.name)
 def test_every_public_name_exists():
     import mla_kernels
 
-    names = {name for names in mla_kernels._HOMES.values() for name in names}
-    assert names > {"lookup", "variants", "explain", "Kernel", "Plan", "Variant", "decode", "store_kv", "__version__"}
-    for name in names:
+    assert {"lookup", "variants", "explain", "Kernel", "Plan", "Variant", "decode", "store_kv"} < {*mla_kernels.__all__}
+    assert {*mla_kernels._HOME_OF} == {*mla_kernels.__all__, "__version__"} - {*EAGER}
+    for name in mla_kernels.__all__:
         assert getattr(mla_kernels, name) is not None
+    assert {*mla_kernels.__all__, "__version__", "__doc__"} <= {*dir(mla_kernels)}
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = mla_kernels.no_such_name
+
+
+def test_type_checkers_see_the_same_names():
+    import mla_kernels
+
+    tree = ast.parse(Path(mla_kernels.__file__).read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: node.module for node in imports for alias in node.names if alias.asname}
+    assert {*homes} == {*mla_kernels.__all__, "__version__"}
+    for name, home in mla_kernels._HOME_OF.items():
+        assert homes[name] == f"mla_kernels.{home}"
+
+
+def test_a_star_import_brings_every_name_and_no_framework():
+    done = run(f"from mla_kernels import *; print(lookup.__name__, decode.__name__, errors.__name__); {REPORT}")
+    names, imported = done.stdout.splitlines()
+    assert names == "lookup decode mla_kernels.errors"
+    assert not {"torch", "numpy", "rich", "matplotlib"} & {*imported.split()}
+
+
+def test_completion_lists_names_without_loading_them():
+    done = run(
+        "import rlcompleter, sys, mla_kernels; before = set(sys.modules); names = dir(mla_kernels); "
+        "assert 'sparse_decode' in names, names; print(*sorted(set(sys.modules) - before))"
+    )
+    assert done.stdout.split() == []

@@ -104,14 +104,14 @@ def lookup(
         arch or current_arch(),
         q_dtype,
         kv_dtype,
-        out_dtype,
         kv_layout,
         page_size,
         num_heads,
         q_len,
     )
     if (  # fields that are seldom named cost a comparison each where they are left out
-        in_dtype is not None
+        out_dtype is not None
+        or in_dtype is not None
         or load is not None
         or schedule is not None
         or d_qk is not None
@@ -119,7 +119,7 @@ def lookup(
         or topk is not None
         or head_dim is not None
     ):
-        key += (in_dtype, load, schedule, d_qk, d_v, topk, head_dim)
+        key += (out_dtype, in_dtype, load, schedule, d_qk, d_v, topk, head_dim)
     try:
         return _cache[key]
     except (KeyError, TypeError):

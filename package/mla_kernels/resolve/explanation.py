@@ -66,7 +66,7 @@ class Explanation:
         if self.command:
             lines.append(f"to add it: {self.command}")
         if self.refusal:
-            lines.append(self.refusal)
+            lines.append(f"it cannot be added: {self.refusal}" if self.candidates else self.refusal)
         if self.obstacle:
             lines.append(f"{'but ' * bool(self.chosen)}it cannot run here: {self.obstacle}")
         others = (each for each in self.rejected if each.reason not in (self.obstacle or ""))
@@ -140,9 +140,8 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     nearest = index.nearest(searched, MOST_CANDIDATES)
     candidates = tuple(Candidate(variant, _miss(variant, field, searched[field])) for variant, field in nearest)
     reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
-    command, why = addition(op, searched, [variant for variant, _ in nearest], registry)
-    refusal = f"it cannot be added: {why}" if why else None
-    return Explanation(op, config, None, reason, candidates, command or None, refusal, stop, installed.rejected)
+    command, refusal = addition(op, searched, [variant for variant, _ in nearest], registry)
+    return Explanation(op, config, None, reason, candidates, command or None, refusal or None, stop, installed.rejected)
 
 
 def _no_payload(name: str) -> str | None:

@@ -18,7 +18,6 @@ from mla_kernels.errors import (
     StrideError,
     UnsupportedError,
     ValueRangeError,
-    VariantNotFoundError,
     WorkspaceError,
 )
 
@@ -65,6 +64,7 @@ REFUSED = {
         "block_table[2, 1]",
         "0 to 8",
     ),
+    "cache without pages": ({"kv_cache": D.kv_cache[:0]}, ValueRangeError, "block_table[1, 0]", "no page, because"),
     "page negative": (
         {"block_table": with_element(D.block_table, (1, 0), -1)},
         ValueRangeError,
@@ -89,7 +89,7 @@ REFUSED = {
     "kv_scale of an unquantised cache": ({"kv_scale": 2.0}, ValueRangeError, "kv_scale", "1"),
     "causal 2": ({"causal": 2}, ValueRangeError, "causal", ""),
     "splits negative": ({"max_splits": -1}, ValueRangeError, "max_splits", "0"),
-    "out of another type": ({"out": torch.zeros(3, 1, 4, 512)}, VariantNotFoundError, "out_dtype", ""),
+    "out of another type": ({"out": torch.zeros(3, 1, 4, 512)}, DTypeError, "out", "bfloat16"),
     "out of another shape": ({"out": torch.zeros(3, 1, 5, 512).bfloat16()}, ShapeError, "out", "4, as q has"),
     "out overlapping": (
         {"out": torch.zeros(1, 1, 1, 512).bfloat16().expand(3, 1, 4, 512)},
@@ -118,10 +118,8 @@ def test_refused_by_name_and_nothing_written(case):
         D.call(**{"out": out, "lse": lse, **changes})
     assert (out == POISON).all()
     assert (lse == POISON).all()
-    if isinstance(caught.value, InvalidArgumentError):
-        assert argument in caught.value.argument
-        assert accepts in caught.value.accepts
-    assert argument in str(caught.value)
+    assert argument in caught.value.argument
+    assert accepts in caught.value.accepts
 
 
 def test_page_size_that_the_pool_contradicts(problem):
@@ -216,10 +214,33 @@ def test_merge_states_refuses_counts_out_of_range():
         mla.merge_states(torch.ones(2, 2, 1, 8), torch.zeros(2, 2, 1), int32(2, 3))
 
 
+def test_an_output_of_another_type_is_named():
+    states, lse = torch.ones(2, 3, 4, 8).bfloat16(), torch.zeros(2, 3, 4)
+    with pytest.raises(DTypeError, match=r"^out: got float16; accepts bfloat16"):
+        mla.merge_states(states, lse, out=torch.zeros(3, 4, 8).half())
+    with pytest.raises(DTypeError, match=r"^out: got float32; accepts bfloat16"):
+        mla.sparse_decode(D.q, D.kv_cache, int32(0).reshape(1, 1, 1).expand(3, 1, 1).contiguous(), softmax_scale=SCALE,
+                          out=torch.zeros(3, 1, 4, 512))  # fmt: skip
+
+
+def test_a_missing_scale_says_what_is_needed():
+    cache = torch.zeros(1, 16, 576).to(torch.float8_e4m3fn)
+    latent, rope = torch.ones(1, 512).bfloat16(), torch.ones(1, 64).bfloat16()
+    message = "scale: got None; accepts a float32 tensor of one element, because kv_cache is e4m3"
+    with pytest.raises(DTypeError, match=message):
+        mla.store_kv(latent, rope, cache, torch.zeros(1, dtype=torch.int64))
+    assert not cache.float().any()
+
+
+def test_a_request_of_an_empty_table():
+    with pytest.raises(ValueRangeError, match=r"req_id\[0\]: got 0; accepts no request, because block_table has none"):
+        mla.to_global_indices(int32(0), torch.zeros(0, 1, dtype=torch.int32), int32(0)[None], page_size=16)
+
+
 def test_plans_of_other_shapes_and_kernels_are_refused(problem):
     kernel = mla.lookup(op="decode", q_dtype="bf16")
     plan = kernel.plan(problem.seq_lens[:2], num_heads=4, q_len=1)
-    with pytest.raises(ShapeError, match="batch = 3; accepts 2"):
+    with pytest.raises(ShapeError, match="plan: got a plan of batch 2; accepts a plan of batch 3, as q has"):
         kernel(**problem.arguments(), plan=plan)
     other = mla.lookup(op="decode", q_dtype="fp32").plan(problem.seq_lens, num_heads=4, q_len=1)
     with pytest.raises(

@@ -192,7 +192,7 @@ def test_variants_and_explain_need_no_device_but_a_lookup_does(play, site, redis
     explanation = mla.explain(op="decode", arch="sm90a", q_dtype="bf16")
     assert explanation.chosen.arch == "sm90a"
     assert explanation.obstacle == why
-    assert refusal(arch="sm90a").endswith(f"the only match\nit cannot run here: {why}")
+    assert refusal(arch="sm90a").endswith(f"the only match\nbut it cannot run here: {why}")
 
 
 def test_current_device_decides_where_devices_differ(play):

@@ -53,6 +53,15 @@ def test_lse_false_leaves_it_out(problem):
     assert torch.equal(out, problem.call()[0])
 
 
+def test_lse_true_allocates_it(problem):
+    for one, two in zip(problem.call(lse=True), problem.call(), strict=True):
+        assert torch.equal(one, two)
+    states, lse = torch.ones(2, 3, 4, 8), torch.zeros(2, 3, 4)
+    assert torch.equal(mla.merge_states(states, lse, out_lse=True)[1], mla.merge_states(states, lse)[1])
+    compiled = torch.compile(lambda: problem.call(lse=True), backend="eager", fullgraph=True)
+    assert torch.equal(compiled()[1], problem.call()[1])
+
+
 def test_workspace_size_depends_on_shapes_only(problem):
     kernel = mla.lookup(op="decode", q_dtype="bf16")
     sizes = {

@@ -131,7 +131,9 @@ def test_parameters_and_tensors_that_require_grad(noop):
     named = arguments("decode")
     named["q"] = torch.nn.Parameter(named["q"])
     named["kv_cache"] = named["kv_cache"].clone().requires_grad_()
-    launch(noop.kernel("decode"), named)
+    for off in (torch.no_grad(), torch.inference_mode()):
+        with off:
+            launch(noop.kernel("decode"), named)
     assert noop.fields("decode") == expected("decode", named)
 
 

@@ -10,7 +10,7 @@ import sys
 import mla_kernels as mla
 import pytest
 from mla_kernels.errors import VariantNotFoundError
-from mla_kernels.payloads import discovery
+from mla_kernels.payloads import discovery, distributions
 
 from tests.runtime.site import CPU, Site, cpu_registry
 from tests.support.native.build import build
@@ -125,6 +125,21 @@ def test_no_payload_at_all(rediscover, monkeypatch):
 
 REINSTALL = f"pip install --force-reinstall --no-deps mla-kernels-toy=={mla.__version__}"
 SIZE = (CPU / "libmla_cpu.so").stat().st_size
+
+
+def test_a_truncated_library_of_the_core_says_what_to_reinstall(site, rediscover, monkeypatch):
+    folder = site.install("cpu")
+    (folder / "libmla_cpu.so").write_bytes(b"")
+    copies = {name: copies for name, copies in distributions.installed().items() if name != "mla-kernels"}
+    monkeypatch.setattr(discovery, "installed", lambda: copies)
+    rediscover()
+    with pytest.raises(VariantNotFoundError) as caught:
+        mla.lookup(op="decode", q_dtype="bf16")
+    asked, rejected = str(caught.value).split("\n")
+    assert asked == "no variant serves op=decode arch=cpu q_dtype=bf16"
+    assert rejected.startswith("payload cpu was rejected: ")
+    assert "it is truncated; reinstall it: pip install --force-reinstall --no-deps mla-kernels-cpu==" in rejected
+    monkeypatch.undo()
 
 
 def test_truncated_libraries_are_refused_before_they_are_mapped(site):

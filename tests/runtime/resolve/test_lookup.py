@@ -138,7 +138,7 @@ def test_no_command_where_the_matrix_has_no_place(config, reason):
     assert explanation.refusal.startswith(reason)
     with pytest.raises(VariantNotFoundError) as caught:
         mla.lookup(**config)
-    assert f"it cannot be added: {reason}" in str(caught.value)
+    assert f"\n{'it cannot be added: ' * bool(explanation.candidates)}{reason}" in str(caught.value)
     assert "nox" not in str(caught.value)
 
 
@@ -147,7 +147,7 @@ def test_no_command_where_the_matrix_has_no_place(config, reason):
     [
         ({"op": "encode"}, "op", "decode, sparse_decode, sparse_prefill"),
         ({"op": None}, "op", "decode"),
-        ({"op": "decode", "q_dtype": "float32"}, "q_dtype", "fp32, fp16, bf16, e4m3, fp8_ds_mla"),
+        ({"op": "decode", "q_dtype": "float64"}, "q_dtype", "fp32, fp16, bf16, e4m3, fp8_ds_mla"),
         ({"op": "decode", "kv_layout": "ragged"}, "kv_layout", "contiguous, paged"),
         ({"op": "decode", "page_size": -1}, "page_size", "an integer from 0"),
         ({"op": "decode", "page_size": 64.0}, "page_size", "an integer from 0"),
@@ -194,3 +194,24 @@ def test_widths_that_no_variant_has_are_refused_with_candidates_and_the_reason(o
 def test_an_op_without_a_cache_has_no_widths():
     with pytest.raises(ValueRangeError, match="d_qk"):
         mla.lookup(op="merge_states", arch="cpu", in_dtype="fp32", d_qk=576)
+
+
+@pytest.mark.parametrize(("name", "arch"), [("sm90", "sm90a"), ("sm100", "sm100f"), ("sm90a", "sm90a"), ("cpu", "cpu")])
+def test_an_arch_is_also_found_by_its_payload(name, arch):
+    assert mla.explain(op="decode", arch=name).config["arch"] == arch
+    assert mla.variants(arch=name) == mla.variants(arch=arch)
+
+
+def test_an_arch_that_no_payload_has_lists_those_there_are():
+    with pytest.raises(VariantNotFoundError, match=r"no payload for arch sm80 .*; the archs are cpu, sm100f, sm90a"):
+        mla.lookup(op="decode", arch="sm80")
+
+
+def test_every_field_is_part_of_the_cached_key():
+    config = {"op": "sparse_decode", "arch": "cpu", "q_dtype": "bf16"}
+    kernel = mla.lookup(**config)
+    assert mla.lookup(**config) is kernel
+    for field, value in {"d_qk": 576, "d_v": 512, "topk": 8, "load": "direct", "page_size": 16, "num_heads": 4}.items():
+        assert mla.lookup(**config, **{field: value}).config == kernel.config | {field: value}
+    with pytest.raises(VariantNotFoundError):
+        mla.lookup(**config, d_qk=0)

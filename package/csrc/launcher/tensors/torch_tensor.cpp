@@ -59,6 +59,36 @@ bool read_flag(PyObject* answer, bool* flag) {
   return answer != nullptr;
 }
 
+// A tensor whose negative bit was seen unset, which it then stays. The weak reference tells whether
+// the object at the address is still that tensor.
+struct Seen {
+  PyObject* object;
+  PyObject* reference;
+};
+
+constexpr uintptr_t kMaxSeen = 1024;
+Seen seen[kMaxSeen];
+
+Seen& place_of(PyObject* object) {
+  return seen[reinterpret_cast<uintptr_t>(object) / 16 % kMaxSeen];
+}
+
+// is_neg() takes longer than all other checks of a tensor, because it lets go of the interpreter.
+// Layers bring the same caches again, so those are asked once.
+bool was_seen(PyObject* object) {
+  const Seen& place = place_of(object);
+  return place.object == object && PyWeakref_GetObject(place.reference) == object;
+}
+
+bool remember(PyObject* object) {
+  PyObject* reference = PyWeakref_NewRef(object, nullptr);
+  if (reference == nullptr) return false;
+  Seen& place = place_of(object);
+  place.object = object;
+  const Ref replaced(std::exchange(place.reference, reference));
+  return true;
+}
+
 bool refuse_tensor(Argument argument, const char* got, const char* accepts) {
   return refuse(MLA_UNSUPPORTED, argument, PyUnicode_FromString(got),
                 PyUnicode_FromString(accepts));
@@ -82,10 +112,13 @@ TorchType torch_type(PyTypeObject* type) {
 bool check_torch_tensor(PyObject* object, Argument argument, GradMode* mode) {
   if (!find_functions(object)) return false;
   bool flag;
-  if (!read_flag(torch.is_neg(object, nullptr), &flag)) return false;
-  if (flag) {
-    return refuse_tensor(argument, "a tensor with its negative bit set",
-                         "a tensor without it; call resolve_neg() on it first");
+  if (!was_seen(object)) {
+    if (!read_flag(torch.is_neg(object, nullptr), &flag)) return false;
+    if (flag) {
+      return refuse_tensor(argument, "a tensor with its negative bit set",
+                           "a tensor without it; call resolve_neg() on it first");
+    }
+    if (!remember(object)) return false;
   }
   if (*mode == GradMode::unknown) {
     if (!read_flag(torch.is_grad_enabled(nullptr, nullptr), &flag)) return false;
