@@ -31,8 +31,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown.replace(comparison.MARK, comparison.rendered()) if comparison.MARK in markdown else markdown
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Take the quotes off names within a type, and the dash off a parameter that has nothing more to say."""
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Tidy types and parameters, and mark the wide diagrams of the kernels.
+
+    Names within a type lose their quotes, and a parameter that has nothing more to say its dash.
+    """
+    if page.file.src_uri.startswith("kernels/"):
+        html = re.sub(r'<p>(?=<img [^>]*src="[^"]*\.svg")', '<p class="diagram">', html)
     html = re.sub(r"``([^`<]+)``", r"\1", html)
     return re.sub(r"\s\N{EN DASH}(\s*<div class=\"doc-md-description\">\s*</div>)", r"\1", html)
 
