@@ -88,3 +88,12 @@ def test_hoppers_folders_include_only_those_below_them():
     assert not any(name.startswith("sm90/decode/") for names in sparse for name in names)
     dense = [names for path, names in includes(CSRC / "sm90" / "decode").items()]
     assert not any(name.startswith("sm90/sparse_") for names in dense for name in names)
+
+
+def test_the_launcher_compiles_alike_with_every_python() -> None:
+    """Macros that count references or check types differ between the headers of one stable ABI."""
+    differing = re.compile(r"\bPy_X?(?:INCREF|DECREF|NewRef)\b|\bPy_RETURN_\w+|\bPy(?:Float|CFunction)_Check\b")
+    sources = sorted((ROOT / "package" / "csrc" / "launcher").rglob("*.[ch]*"))
+    found = [f"{path.name}: {match}" for path in sources for match in differing.findall(path.read_text())]
+    assert len(sources) > 15
+    assert not found

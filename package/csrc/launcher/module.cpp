@@ -19,7 +19,7 @@ static_assert([] {
 
 PyObject* register_errors(PyObject*, PyObject* classes) {
   if (!set_errors(classes)) return nullptr;
-  Py_RETURN_NONE;
+  return none();
 }
 
 PyObject* argument_names(const OpBinding& op) {

@@ -35,7 +35,7 @@ bool refuse_number(mla_status status, const ScalarBinding& binding, PyObject* va
 
 bool read_float(const ScalarBinding& binding, PyObject* value, float* number) {
   double wide;
-  if (PyFloat_Check(value)) {
+  if (is_instance(value, PyFloat_Type)) {
     wide = PyFloat_AsDouble(value);
   } else if (PyLong_Check(value)) {
     wide = PyLong_AsDouble(value);

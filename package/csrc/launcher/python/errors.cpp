@@ -85,8 +85,8 @@ Ref take_exception() {
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   if (traceback != nullptr) PyException_SetTraceback(value, traceback);
-  Py_DECREF(type);
-  Py_XDECREF(traceback);
+  Py_DecRef(type);
+  Py_DecRef(traceback);
   return Ref(value);
 }
 

@@ -11,6 +11,21 @@
 
 namespace mla::launcher {
 
+// A wheel has the same bytes whichever Python builds it. Therefore the launcher calls Py_IncRef and
+// Py_DecRef, and none of the macros that other headers of the same stable ABI write in another way.
+
+// Returns a new reference to None.
+inline PyObject* none() {
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
+// Tells whether an object is of a type or of one derived from it.
+inline bool is_instance(PyObject* object, PyTypeObject& type) {
+  PyTypeObject* const own = Py_TYPE(object);
+  return own == &type || PyType_IsSubtype(own, &type) != 0;
+}
+
 class Ref {
  public:
   Ref() = default;
@@ -20,7 +35,7 @@ class Ref {
     std::swap(object_, other.object_);
     return *this;
   }
-  ~Ref() { Py_XDECREF(object_); }
+  ~Ref() { Py_DecRef(object_); }
 
   PyObject* get() const { return object_; }
   explicit operator bool() const { return object_ != nullptr; }

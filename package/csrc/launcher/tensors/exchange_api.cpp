@@ -33,7 +33,7 @@ Exchange find_exchange(PyTypeObject* type) {
                        torch != TorchType::none};
   PyErr_Clear();
   if (num_exchanges < kMaxExchanges) {
-    Py_INCREF(type);
+    Py_IncRef(reinterpret_cast<PyObject*>(type));
     exchanges[num_exchanges++] = found;
   }
   return found;

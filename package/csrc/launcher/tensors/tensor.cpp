@@ -127,7 +127,7 @@ PyObject* View::shape_text() const {
 }
 
 Call::~Call() {
-  for (int i = 0; i < num_capsules_; ++i) Py_DECREF(capsules_[i]);
+  for (int i = 0; i < num_capsules_; ++i) Py_DecRef(capsules_[i]);
 }
 
 bool Call::use_stream(PyObject* stream) {

@@ -25,7 +25,7 @@ Ref imported(const char* name) {
 }
 
 PyCFunction c_function(const Ref& function) {
-  const bool plain = function && PyCFunction_Check(function.get()) != 0 &&
+  const bool plain = function && is_instance(function.get(), PyCFunction_Type) &&
                      PyCFunction_GetFlags(function.get()) == METH_NOARGS;
   return plain ? PyCFunction_GetFunction(function.get()) : nullptr;
 }
@@ -55,7 +55,7 @@ bool find_functions(PyObject* tensor) {
 // Reads a bool. Returns false with an exception set where asking failed.
 bool read_flag(PyObject* answer, bool* flag) {
   *flag = answer == Py_True;
-  Py_XDECREF(answer);
+  Py_DecRef(answer);
   return answer != nullptr;
 }
 

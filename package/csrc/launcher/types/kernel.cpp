@@ -78,7 +78,7 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t c
                           workspace.bytes, problem.stream());
   });
   if (!check(kernel, status)) return nullptr;
-  Py_RETURN_NONE;
+  return none();
 }
 
 // Returns a copy that nobody else changes, so that the tensors in it live as long as it does.
@@ -117,7 +117,7 @@ PyObject* kernel_can_run(PyObject* self, PyObject* mapping) {
       !check(kernel, kernel.payload->functions.can_run(kernel.variant, problem.data()))) {
     return nullptr;
   }
-  Py_RETURN_NONE;
+  return none();
 }
 
 PyObject* kernel_plan(PyObject* self, PyObject* positional, PyObject* keywords) {
@@ -143,7 +143,7 @@ PyObject* kernel_plan(PyObject* self, PyObject* positional, PyObject* keywords) 
     return payload.plan(kernel.variant, problem.data(), plan.data, plan.bytes, problem.stream());
   });
   if (!check(kernel, status)) return nullptr;
-  Py_RETURN_NONE;
+  return none();
 }
 
 PyObject* kernel_prepare(PyObject* self, PyObject* device) {
@@ -158,14 +158,14 @@ PyObject* kernel_prepare(PyObject* self, PyObject* device) {
     return kernel.payload->functions.prepare(kernel.variant, static_cast<int32_t>(ordinal));
   });
   if (!check(kernel, status)) return nullptr;
-  Py_RETURN_NONE;
+  return none();
 }
 
 void kernel_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  Py_XDECREF(reinterpret_cast<PyObject*>(reinterpret_cast<Kernel*>(self)->payload));
+  Py_DecRef(reinterpret_cast<PyObject*>(reinterpret_cast<Kernel*>(self)->payload));
   PyObject_Free(self);
-  Py_DECREF(type);
+  Py_DecRef(reinterpret_cast<PyObject*>(type));
 }
 
 bool find_variant(const Payload& payload, const char* name, Kernel* kernel) {
@@ -331,7 +331,7 @@ PyObject* make_kernel(Payload* payload, PyObject* positional, PyObject* keywords
       !find_device(device, &kernel->spec)) {
     return nullptr;
   }
-  Py_INCREF(reinterpret_cast<PyObject*>(payload));
+  Py_IncRef(reinterpret_cast<PyObject*>(payload));
   kernel->payload = payload;
   return self.release();
 }

@@ -98,12 +98,12 @@ PyObject* payload_new(PyTypeObject* type, PyObject* arguments, PyObject* keyword
 void payload_dealloc(PyObject* self) {
   auto* payload = reinterpret_cast<Payload*>(self);
   PyTypeObject* type = Py_TYPE(self);
-  Py_XDECREF(payload->path);
-  Py_XDECREF(payload->abi_hash);
-  Py_XDECREF(payload->version);
-  Py_XDECREF(payload->names);
+  Py_DecRef(payload->path);
+  Py_DecRef(payload->abi_hash);
+  Py_DecRef(payload->version);
+  Py_DecRef(payload->names);
   PyObject_Free(self);
-  Py_DECREF(type);
+  Py_DecRef(reinterpret_cast<PyObject*>(type));
 }
 
 PyObject* payload_kernel(PyObject* self, PyObject* arguments, PyObject* keywords) {
