@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from mla_kernels.diagnostics.cli import status_of
 from benchmarks.pages import ratios, side_by_side
 from benchmarks.side_by_side.cells import CELLS
 
-_BLOCK = re.compile(r"(?<=<!-- side by side: begin -->\n).*?(?=\n<!-- side by side: end -->)", re.DOTALL)
+_BLOCK = re.compile(r"(?<=<!-- side by side: begin -->\n).*?(?=<!-- side by side: end -->)", re.DOTALL)
 """What a README holds between two comments is written by this command."""
 
 
@@ -36,28 +35,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--measured", action="store_true", help="measure nothing; show or write what JSON holds")
     parser.add_argument("--page", type=Path, metavar="MD", help="write a page, and its charts beside it")
     parser.add_argument("--readme", type=Path, metavar="MD", help="write the table between the two comments of a page")
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    command = shlex.join(["python", "-m", "benchmarks.side_by_side", *words])
-    return status_of(lambda options: run(options, command), parser.parse_args(words))
+    options = parser.parse_args(arguments)
+    return status_of(run, options)
 
 
-def run(options: argparse.Namespace, command: str) -> int:
+def run(options: argparse.Namespace) -> int:
     """Measure what the options say, write the pages, and print a line for each library of each cell."""
-    document = json.loads(options.data.read_text(encoding="utf-8")) if options.measured else _measure(options, command)
+    document = json.loads(options.data.read_text(encoding="utf-8")) if options.measured else _measure(options)
     if options.page:
         _write(document, options.data, options.page)
     if options.readme:
         text = options.readme.read_text(encoding="utf-8")
-        table = side_by_side.table(document)
+        table = f"{side_by_side.table(document)}\n"
         options.readme.write_text(_BLOCK.sub(lambda _: table, text), encoding="utf-8")
     return _show(document)
 
 
-def _measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
+def _command(options: argparse.Namespace) -> str:
+    """The command that measures the same again."""
+    words = ["python", "-m", "benchmarks.side_by_side", options.data.name, "--cells", options.cells]
+    words += [word for peer in options.peer or () for word in ("--peer", peer)]
+    return shlex.join([*words, "--seconds", f"{options.seconds:g}"])
+
+
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.side_by_side.libraries import libraries
     from benchmarks.side_by_side.run import measure
 
-    return measure(CELLS[options.cells], libraries(options.peer), options.seconds, options.data, command)
+    return measure(CELLS[options.cells], libraries(options.peer), options.seconds, options.data, _command(options))
 
 
 def _write(document: Mapping[str, Any], data: Path, path: Path) -> None:

@@ -154,7 +154,11 @@ def test_labels_keep_their_distance():
 
 @pytest.mark.parametrize(
     "name",
-    sorted(path.stem for path in PAGES.glob("data/h200_*.json") if (PAGES / f"{path.stem}.md").exists()),
+    sorted(
+        path.stem
+        for path in PAGES.glob("data/h200_*.json")
+        if (PAGES / f"{path.stem}.md").exists() and path.stem != "h200_side_by_side"
+    ),
 )
 def test_a_committed_page_is_what_its_measurements_say(name: str) -> None:
     data, picture = f"data/{name}.json", PAGES / f"{name}.svg"

@@ -128,7 +128,9 @@ def test_the_ratio_is_to_the_fastest_in_that_state() -> None:
 def test_the_committed_pages_are_those_of_the_data(tmp_path: Path) -> None:
     """The README's table, the page and the charts are rendered from what was measured."""
     document = json.loads(DATA.read_text())
-    assert side_by_side.table(document) in (ROOT / "README.md").read_text()
+    readme, graph = (ROOT / "README.md").read_text(), side_by_side.ratios(document, "graph")
+    assert side_by_side.table(document) in readme
+    assert f"{min(graph):.2f}x to {max(graph):.2f}x" in readme
     page = tmp_path / "docs" / "h200_side_by_side.md"
     (page.parent / "data").mkdir(parents=True)
     data = page.parent / "data" / DATA.name

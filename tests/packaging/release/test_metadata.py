@@ -47,8 +47,9 @@ def test_a_payload_has_the_version_and_the_addresses_of_the_core(payload):
 
 
 def test_every_payload_has_an_extra_that_pins_the_version_of_the_core():
-    (extras,) = CORE["tool"]["dynamic-metadata"]
-    assert extras["field"] in CORE["project"]["dynamic"]
+    tables = {table["field"]: table for table in CORE["tool"]["dynamic-metadata"]}
+    assert set(tables) == set(CORE["project"]["dynamic"])
+    extras = tables["optional-dependencies"]
     for payload in PAYLOADS:
         assert extras["result"][payload] == [f"mla-kernels-{payload}=={{project[version]}}"]
 

@@ -26,14 +26,15 @@ def test_libraries_need_neither_torch_nor_python_nor_cuda(path):
     assert all(re.match(r"lib(stdc\+\+|m|gcc_s|c|pthread|dl)\.so|ld-linux", name) for name in needed), needed
 
 
-def test_the_payload_exports_the_c_abi_and_nothing_else():
+def test_the_payload_exports_the_c_abi_and_its_instruction_set():
+    """``mla_cpu_isa`` is what ``mla-kernels info`` asks; nothing else is exported."""
     exported = {
         line.split()[-1].split("@")[0]
         for line in dynamic(PAYLOAD, "--dyn-syms").splitlines()
         if re.search(r"\b(GLOBAL|WEAK|UNIQUE)\s+DEFAULT\s+\d+", line)
     }
     header = (Path(__file__).parents[3] / "generated" / "include" / "mla" / "abi.h").read_text()
-    assert exported == set(re.findall(r"MLA_EXPORT [^;]*?(mla_\w+)\(", header))
+    assert exported == {*re.findall(r"MLA_EXPORT [^;]*?(mla_\w+)\(", header), "mla_cpu_isa"}
 
 
 def test_the_wheel_is_abi3_typed_and_licensed():
@@ -57,3 +58,11 @@ GENERATED = Path(__file__).parents[3] / "generated" / "python"
 @pytest.mark.parametrize("name", sorted(str(path.relative_to(GENERATED)) for path in GENERATED.rglob("*.py*")))
 def test_rendered_modules_are_in_the_wheel_where_they_are_in_generated(name):
     assert (PACKAGE / name).read_text() == (GENERATED / name).read_text()
+
+
+def test_the_readme_of_an_index_has_whole_addresses():
+    """A page of an index has no repository around it, so that a relative link leads nowhere."""
+    readme = metadata.distribution("mla-kernels").metadata.get_payload()
+    targets = re.findall(r"\]\(([^)]+)\)|(?:src|srcset)=\"([^\"]+)\"", readme)
+    assert len(targets) > 10
+    assert not [target for pair in targets if not (target := "".join(pair)).startswith(("https://", "#"))]
