@@ -11,69 +11,65 @@ from benchmarks.pages.markdown import markdown
 
 OURS = "mla-kernels"
 STATES = ("rested", "graph", "sustained")
+_NAMES = {"rested": "after a rest", "graph": "in a graph", "sustained": "sustained"}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Our launch and the fastest other library's in one cell and one state.
+    """A quantity of our launch, and of the other library that has the least of it, in one cell and one state.
 
     Attributes
     ----------
-    us, peer_us : float
-        Microseconds a launch; ours is the mean of the first and the last turn.
+    ours, least : float
+        Microseconds or millijoules a launch; ours is the mean of the first and the last turn.
     peer : str
-        The library that is fastest in this state.
-    mj, peer_mj : float or None
-        Millijoules a launch, in the sustained state.
+        The other library that has the least.
     drift : float
         The difference of our two turns over their mean.
     """
 
-    us: float
+    ours: float
     peer: str
-    peer_us: float
-    mj: float | None
-    peer_mj: float | None
+    least: float
     drift: float
 
     @property
     def ratio(self) -> float:
-        """The peer's time over ours: above 1 ours is faster."""
-        return self.peer_us / self.us
+        """The peer's quantity over ours: above 1 ours is better."""
+        return self.least / self.ours
+
+    def __str__(self) -> str:
+        """Return the ratio, in bold where ours is better by more than the drift."""
+        text = f"{self.ratio:.2f}x"
+        return f"**{text}**" if self.ratio - 1 > self.drift and text != "1.00x" else text
 
 
-def compared(cell: Mapping[str, Any], state: str) -> Comparison:
-    """Ours against the fastest of the others in one state of a cell."""
-    turns = [turn for turn in cell["turns"] if state in turn]
-    ours = [turn[state] for turn in turns if turn["library"] == OURS]
-    others = {turn["library"]: turn[state] for turn in turns if turn["library"] != OURS}
-    peer = min(others, key=lambda name: float(others[name]["us"]))
-    us = [float(turn["us"]) for turn in ours]
-    joules = [turn["mj"] for turn in ours if turn.get("mj")]
-    return Comparison(
-        us=statistics.mean(us),
-        peer=peer,
-        peer_us=float(others[peer]["us"]),
-        mj=statistics.mean(joules) if joules else None,
-        peer_mj=others[peer].get("mj"),
-        drift=(max(us) - min(us)) / statistics.mean(us),
-    )
+def compared(cell: Mapping[str, Any], state: str, quantity: str = "us") -> Comparison | None:
+    """Ours against the best of the others in one state of a cell; None where the quantity was not read."""
+    turns = [(turn["library"], turn[state].get(quantity)) for turn in cell["turns"] if state in turn]
+    ours = [float(value) for name, value in turns if name == OURS and value]
+    others = {name: float(value) for name, value in turns if name != OURS and value}
+    if not ours or not others:
+        return None
+    peer = min(others, key=others.__getitem__)
+    mean = statistics.mean(ours)
+    return Comparison(mean, peer, others[peer], (max(ours) - min(ours)) / mean)
 
 
 def table(document: Mapping[str, Any]) -> str:
     """The README's table: our time, the fastest peer's, and the ratio in each state."""
     rows = []
     for cell in document["cells"]:
-        rested, graph, sustained = (compared(cell, state) for state in STATES)
-        energy = sustained.peer_mj / sustained.mj if sustained.mj and sustained.peer_mj else None
+        graph = compared(cell, "graph")
+        assert graph is not None
         rows.append({
             "": cell["title"],
-            "ours, us": f"{graph.us:,.0f}",
-            "fastest peer, us": f"{graph.peer_us:,.0f} ({graph.peer})",
-            "in a graph": _ratio(graph.ratio),
-            "after a rest": _ratio(rested.ratio),
-            "sustained": _ratio(sustained.ratio),
-            "energy": _ratio(energy),
+            "ours in a graph, us": f"{graph.ours:,.0f}",
+            "fastest other in a graph, us": f"{graph.least:,.0f} ({graph.peer})",
+            "in a graph": str(graph),
+            "after a rest": str(compared(cell, "rested") or "-"),
+            "sustained": str(compared(cell, "sustained") or "-"),
+            "energy": str(compared(cell, "sustained", "mj") or "-"),
         })  # fmt: skip
     return markdown(rows)
 
@@ -94,8 +90,11 @@ def page(document: Mapping[str, Any], *, data: str, pictures: tuple[str, str]) -
         "",
         "## How it was measured",
         "",
-        *(f"- **{state}**: {document['method'][state]}" for state in STATES),
-        "- **energy**: the fastest peer's joules a launch over ours, in the sustained state.",
+        *(f"- **{_NAMES[state]}**: {document['method'][state]}" for state in STATES),
+        "- **energy**: Joules of a sustained launch: those of the library that needs the fewest, over ours.",
+        "- Each column compares with the library that is best in that column. A ratio is bold where ours is better by "
+        "more than the difference of our own two turns.",
+        "- Plans are made before, by every library: no time has planning in it. Pages have 64 tokens.",
         "- The output of every library is compared with ours first; a library whose output differs by more than 2 % of "
         "its norm is not timed.",
         "- Ours is measured first and last in each cell; the ratios take the mean of the two.",
@@ -116,7 +115,7 @@ def _cell(cell: Mapping[str, Any]) -> list[str]:
     rows = [
         {
             "library": turn["library"],
-            **{state: _number(turn.get(state, {}).get("us")) for state in STATES},
+            **{_NAMES[state]: _number(turn.get(state, {}).get("us")) for state in STATES},
             "MHz": _number(turn.get("sustained", {}).get("mhz"), 0),
             "mJ": _number(turn.get("sustained", {}).get("mj")),
             "note": turn.get("note", ""),
@@ -144,13 +143,8 @@ def _runs(document: Mapping[str, Any]) -> list[str]:
 
 def ratios(document: Mapping[str, Any], state: str) -> Sequence[float]:
     """The ratio of each cell in a state."""
-    return [compared(cell, state).ratio for cell in document["cells"]]
-
-
-def _ratio(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"**{value:.2f}x**" if value >= 1 else f"{value:.2f}x"
+    found = [compared(cell, state) for cell in document["cells"]]
+    return [each.ratio for each in found if each]
 
 
 def _number(value: float | None, digits: int = 1) -> str:

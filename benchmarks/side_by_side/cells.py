@@ -33,13 +33,13 @@ def dense(heads: int, batch: int, seq: int, q_len: int = 1, lengths: str = "equa
 
 def sparse_decode(heads: int, batch: int) -> Cell:
     """A sparse decode over an ``fp8_ds_mla`` cache: 2,048 of 32,768 tokens."""
-    title = f"Sparse fp8 decode, {heads} heads, batch {batch}, top 2,048"
+    title = f"Sparse fp8 decode, {heads} heads, batch {batch}, 2,048 of 32k tokens"
     return Cell("sparse_decode", title, SparseDecode("bf16", "fp8_ds_mla", heads, batch, 32768, 2048))
 
 
 def sparse_prefill(heads: int) -> Cell:
     """A sparse prefill of 4,096 query tokens: 2,048 of 32,768 bf16 rows."""
-    title = f"Sparse bf16 prefill, {heads} heads, 4,096 tokens, top 2,048"
+    title = f"Sparse bf16 prefill, {heads} heads, 4,096 queries, 2,048 of 32k rows"
     return Cell("sparse_prefill", title, SparsePrefill("bf16", heads, 4096, 32768, 2048))
 
 

@@ -13,10 +13,10 @@ from mla_kernels.diagnostics.bench.timing import Call, captured
 from benchmarks.side_by_side.power import Power
 
 METHOD = {
-    "rested": "One launch in a graph of its own, after the device has been idle for 50 ms; each launch finds another "
-    "problem, so its input is not in the L2. The median of 24.",
-    "graph": "A CUDA graph of one launch for each problem, replayed without a rest; the median of 24 replays, over the "
-    "number of problems. Together the problems read more than the L2 holds.",
+    "rested": "One launch in a graph of its own, after the device has been idle for 50 ms. Successive launches have "
+    "different inputs, so that nothing is in the L2 cache. The median of 24.",
+    "graph": "A CUDA graph of 2 to 24 launches with different inputs, replayed without a rest; the median of 24 "
+    "replays, over the number of launches. Together the inputs exceed the L2 cache.",
     "sustained": "The same graph replayed back to back for two seconds, after half a second that is not counted. Clock "
     "and power are medians of NVML's readings; energy is the difference of NVML's energy counter, over the launches.",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from codegen.model import Allow, Box, Matrix, Range, Values, Variant, choices, text_of, within
+from codegen.model import Allow, Arch, Box, Matrix, Range, Values, Variant, choices, text_of, within
 
 _ATTENTION = ("decode", "sparse_decode", "sparse_prefill")
 
@@ -42,7 +42,7 @@ def listing(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[s
 def support(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[str, Any]:
     """What each arch serves: a row for each attention op and each group of cache formats with the same limits."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for arch in matrix.archs.values():
+    for arch in sorted(matrix.archs.values(), key=_gpus_first):
         for op in _ATTENTION:
             for kv_dtype in choices(matrix.domains["kv_dtype"]):
                 members = [
@@ -52,8 +52,18 @@ def support(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[s
                 ]
                 if members:
                     limits = (_widest(members, name) for name in ("page_size", "num_heads", "q_len"))
-                    groups.setdefault((arch.hardware, op, *limits), []).append(str(kv_dtype))
+                    groups.setdefault((arch.hardware, op, *limits), []).append(_format(str(kv_dtype), members))
     return {"rows": [(hardware, op, formats, *limits) for (hardware, op, *limits), formats in groups.items()]}
+
+
+def _gpus_first(arch: Arch) -> tuple[bool, list[float]]:
+    return arch.device != "cuda", [float(capability) for capability in arch.capabilities]
+
+
+def _format(kv_dtype: str, variants: Sequence[Variant]) -> str:
+    """A cache format, and the types of the queries that go with it unless they are its own."""
+    queries = list(dict.fromkeys(str(dict(variant.baked)["q_dtype"]) for variant in variants))
+    return f"`{kv_dtype}`" if queries == [kv_dtype] else f"`{kv_dtype}` with {', '.join(queries)} queries"
 
 
 def _widest(variants: Sequence[Variant], name: str) -> str:

@@ -121,8 +121,18 @@ def test_the_ratio_is_to_the_fastest_in_that_state() -> None:
         ]
     }
     graph, sustained = (side_by_side.compared(cell, state) for state in ("graph", "sustained"))
+    energy = side_by_side.compared(cell, "sustained", "mj")
+    assert None not in (graph, sustained, energy)
     assert (graph.peer, graph.ratio, graph.drift) == ("A", 1.2, 0.2)
-    assert (sustained.peer, sustained.ratio, sustained.mj, sustained.peer_mj) == ("B", 0.5, 4, 2)
+    assert (sustained.peer, sustained.ratio) == ("B", 0.5)
+    assert (energy.ours, energy.peer, energy.ratio) == (4, "B", 0.5)
+    assert side_by_side.compared(cell, "graph", "mj") is None
+
+
+def test_a_ratio_is_bold_beyond_the_drift_of_our_turns() -> None:
+    assert str(side_by_side.Comparison(100, "A", 103, drift=0.02)) == "**1.03x**"
+    assert str(side_by_side.Comparison(100, "A", 103, drift=0.04)) == "1.03x"
+    assert str(side_by_side.Comparison(100, "A", 97, drift=0.0)) == "0.97x"
 
 
 def test_the_committed_pages_are_those_of_the_data(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 ``import mla_kernels.compat.flash_mla as flash_mla`` replaces the import. Metadata serves both conventions of FlashMLA:
 an object that the first call fills, and two tensors that may be copied into buffers of a CUDA graph. The functions
-accept more than FlashMLA's: any number of heads, page size and element type that the arch accepts.
+accept every number of heads, page size and element type that the arch has kernels for.
 """
 
 from __future__ import annotations
