@@ -45,6 +45,7 @@ def copy(tmp_path, monkeypatch):
         *others, _ = function.__defaults__
         monkeypatch.setattr(function, "__defaults__", (*others, tmp_path / folder))
     monkeypatch.setattr(sync.write, "__defaults__", (tmp_path / "generated",))
+    monkeypatch.setattr(sync, "GENERATED", tmp_path / "generated")  # and no README beside it
     return tmp_path
 
 
