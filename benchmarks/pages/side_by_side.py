@@ -11,6 +11,7 @@ from benchmarks.pages.markdown import markdown
 
 OURS = "mla-kernels"
 STATES = ("rested", "graph", "sustained")
+_SAID = {"rested": "after a rest", "graph": "in a graph", "sustained": "sustained"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +71,32 @@ def table(document: Mapping[str, Any]) -> str:
             "": cell["title"],
             "ours, us": f"{graph.us:,.0f}",
             "fastest peer, us": f"{graph.peer_us:,.0f} ({graph.peer})",
-            "in a graph": _ratio(graph.ratio),
-            "after a rest": _ratio(rested.ratio),
-            "sustained": _ratio(sustained.ratio),
+            _SAID["graph"]: _ratio(graph.ratio),
+            _SAID["rested"]: _ratio(rested.ratio),
+            _SAID["sustained"]: _ratio(sustained.ratio),
             "energy": _ratio(energy),
         })  # fmt: skip
-    return markdown(rows)
+    return markdown(rows, right=("ours, us", *_SAID.values(), "energy"))
 
 
 def page(document: Mapping[str, Any], *, data: str, pictures: tuple[str, str]) -> str:
     """The page of the measurement: the picture, every library in every cell, the machine and the method."""
     light, dark = pictures
+    alt = "Time of the fastest other library over ours"
     lines = [
-        "# Side by side on an H200",
+        f"# Side by side: {document['runs'][0]['machine']['gpu']}",
         "",
         "Every library ran on the same tensors, in one process and by one method. A ratio above 1 means that ours is "
         "faster than the fastest of the others.",
         "",
-        f"![Ratios]({light}#only-light)",
-        f"![Ratios]({dark}#only-dark)",
+        f"![{alt}]({light}#only-light)",
+        f"![{alt}]({dark}#only-dark)",
         "",
         table(document),
         "",
         "## How it was measured",
         "",
-        *(f"- **{state}**: {document['method'][state]}" for state in STATES),
+        *(f"- **{_SAID[state]}**: {document['method'][state]}" for state in STATES),
         "- **energy**: the fastest peer's joules a launch over ours, in the sustained state.",
         "- The output of every library is compared with ours first; a library whose output differs by more than 2 % of "
         "its norm is not timed.",
@@ -113,17 +115,18 @@ def page(document: Mapping[str, Any], *, data: str, pictures: tuple[str, str]) -
 
 
 def _cell(cell: Mapping[str, Any]) -> list[str]:
+    noted = any("note" in turn for turn in cell["turns"])
     rows = [
         {
             "library": turn["library"],
-            **{state: _number(turn.get(state, {}).get("us")) for state in STATES},
+            **{_SAID[state]: _number(turn.get(state, {}).get("us")) for state in STATES},
             "MHz": _number(turn.get("sustained", {}).get("mhz"), 0),
             "mJ": _number(turn.get("sustained", {}).get("mj")),
-            "note": turn.get("note", ""),
+            **({"note": turn.get("note", "")} if noted else {}),
         }
         for turn in cell["turns"]
     ]
-    return [f"### {cell['title']}", "", markdown(rows), ""]
+    return [f"### {cell['title']}", "", markdown(rows, right=(*_SAID.values(), "MHz", "mJ")), ""]
 
 
 def _runs(document: Mapping[str, Any]) -> list[str]:
@@ -148,9 +151,10 @@ def ratios(document: Mapping[str, Any], state: str) -> Sequence[float]:
 
 
 def _ratio(value: float | None) -> str:
+    """In bold where ours is faster by as much as is shown."""
     if value is None:
         return "-"
-    return f"**{value:.2f}x**" if value >= 1 else f"{value:.2f}x"
+    return f"**{value:.2f}x**" if round(value, 2) > 1 else f"{value:.2f}x"
 
 
 def _number(value: float | None, digits: int = 1) -> str:
