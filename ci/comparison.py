@@ -42,7 +42,7 @@ def rendered() -> str:
     lines = ['<div class="comparison" markdown>', "", _row(header), _row(["---"] * len(header))]
     for feature in table["feature"]:
         others = (feature[library] for library in table["libraries"])
-        values = [f"{value['value']} <sup>[{(n := numbers[value['source']])}](#source-{n})</sup>" for value in others]
+        values = [f"{value['value']}&nbsp;{_reference(numbers[value['source']])}" for value in others]
         lines.append(_row([feature["title"], ours(feature["ours"]), *values]))
     lines += ["", "</div>", "", "## Sources", ""]
     for source, number in numbers.items():
@@ -96,6 +96,10 @@ def _said(domains: list[Any]) -> Iterator[str]:
         else:
             step = domain.get("multiple_of", 1)
             yield "any" if step == 1 else f"multiples of {step}"
+
+
+def _reference(number: int) -> str:
+    return f"<sup>[{number}](#source-{number})</sup>"
 
 
 def _row(cells: list[str]) -> str:

@@ -41,7 +41,7 @@ def main() -> None:
     decode = f"--op=decode --arch=cpu --threads={options.threads} --heads=16,128".split()
     plot = folder / f"{options.page}_decode.svg"
     sections = [
-        f"# Benchmarks: {options.page}",
+        f"# CPU and overheads: {options.page.replace('-', ' ').title()}",
         facts(options.threads, options.commit or git_commit()),
         "## Decode on the CPU",
         ABOUT,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as a table under the keys of the first."""
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *([cell(value) for value in row.values()] for row in rows)]
+def markdown(rows: Sequence[dict[str, Any]], *, right: Container[str] = ()) -> str:
+    """Rows as a table under the keys of the first; the columns that ``right`` names are aligned on that side."""
+    rules = ["---:" if name in right else "---" for name in rows[0]]
+    lines = [list(rows[0]), rules, *([cell(value) for value in row.values()] for row in rows)]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 

@@ -71,20 +71,21 @@ def table(document: Mapping[str, Any]) -> str:
             "sustained": str(compared(cell, "sustained") or "-"),
             "energy": str(compared(cell, "sustained", "mj") or "-"),
         })  # fmt: skip
-    return markdown(rows)
+    return markdown(rows, right=("ours in a graph, us", *_NAMES.values(), "energy"))
 
 
 def page(document: Mapping[str, Any], *, data: str, pictures: tuple[str, str]) -> str:
     """The page of the measurement: the picture, every library in every cell, the machine and the method."""
     light, dark = pictures
+    alt = "Time of the fastest other library over ours"
     lines = [
-        "# Side by side on an H200",
+        f"# Side by side: {document['runs'][0]['machine']['gpu']}",
         "",
         "Every library ran on the same tensors, in one process and by one method. A ratio above 1 means that ours is "
         "faster than the fastest of the others.",
         "",
-        f"![Ratios]({light}#only-light)",
-        f"![Ratios]({dark}#only-dark)",
+        f"![{alt}]({light}#only-light)",
+        f"![{alt}]({dark}#only-dark)",
         "",
         table(document),
         "",
@@ -112,17 +113,18 @@ def page(document: Mapping[str, Any], *, data: str, pictures: tuple[str, str]) -
 
 
 def _cell(cell: Mapping[str, Any]) -> list[str]:
+    noted = any("note" in turn for turn in cell["turns"])
     rows = [
         {
             "library": turn["library"],
             **{_NAMES[state]: _number(turn.get(state, {}).get("us")) for state in STATES},
             "MHz": _number(turn.get("sustained", {}).get("mhz"), 0),
             "mJ": _number(turn.get("sustained", {}).get("mj")),
-            "note": turn.get("note", ""),
+            **({"note": turn.get("note", "")} if noted else {}),
         }
         for turn in cell["turns"]
     ]
-    return [f"### {cell['title']}", "", markdown(rows), ""]
+    return [f"### {cell['title']}", "", markdown(rows, right=(*_NAMES.values(), "MHz", "mJ")), ""]
 
 
 def _runs(document: Mapping[str, Any]) -> list[str]:

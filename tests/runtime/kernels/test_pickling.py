@@ -71,7 +71,9 @@ def test_a_process_without_the_payload_says_so(site, rediscover):
     site.install("toy")
     rediscover()
     stored = pickle.dumps(mla.lookup(op="decode", arch="toy", q_dtype="bf16"))
-    (site.path / "mla_toy_payload" / "libmla_toy.so").write_bytes(b"")
+    library = site.path / "mla_toy_payload" / "libmla_toy.so"
+    library.unlink()  # this process has it mapped: a file that becomes shorter would end it by SIGBUS
+    library.write_bytes(b"")
     rediscover()
     with pytest.raises(PayloadError, match=r"payload toy was rejected: .*truncated"):
         pickle.loads(stored)
