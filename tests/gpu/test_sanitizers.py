@@ -31,8 +31,13 @@ order that one barrier hands on to another, as where threads that dequantize e4m
 of them. Of ``swap_ab`` it reports three pairs on either side of a barrier (docs/kernels/sm90/log.md). Stalling warps
 (sm90/test_stalling_warps.py) watch those."""
 WATCHED_OF_SM100 = [
-    (each.name, tool) for each in (*sm100.DENSE, *sm100.SPARSE_DECODE) if each.out_dtype == "bf16" for tool in TOOLS
+    (each.name, tool)
+    for each in (*sm100.DENSE, *sm100.SPARSE_DECODE)
+    if each.out_dtype == "bf16"
+    for tool in ("memcheck", "racecheck")
 ]
+"""initcheck is left out, because the kernel reads 128 packed rows, and those beyond a request's heads, of which nothing
+is stored, are never written."""
 FOUND = 86
 """The exit status of a run in which a tool found something."""
 
