@@ -80,7 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
     torch.set_num_threads(1)
     arch = options.arch or ("cpu" if options.device == "cpu" else "sm90a")
-    settings = Settings(options.device, arch, options.jobs, supported(), options.patience, options.plain)
+    settings = Settings(
+        options.device,
+        arch,
+        options.jobs,
+        supported() if options.device == "cpu" else ("",),
+        options.patience,
+        options.plain,
+    )
     if options.replay is not None:
         return replay(options, settings)
     out = options.out or ROOT / "build" / "fuzz" / f"{options.device}.json"

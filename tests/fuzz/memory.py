@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -113,10 +113,13 @@ class HostArena:
 class Space:
     """Arenas of one device, lent to the tensors of a case and taken back after it."""
 
-    SIZES = ((1 << 17, 26), (1 << 21, 10), (1 << 25, 4))
+    SIZES: ClassVar = {
+        "cpu": ((1 << 17, 26), (1 << 21, 10), (1 << 25, 4)),
+        "cuda": ((1 << 21, 30), (1 << 25, 4)),  # which are multiples of what a GPU maps
+    }
 
     def __init__(self, arena: type = HostArena, device: str = "cpu") -> None:
-        self._arenas = {size: [arena(size) for _ in range(count)] for size, count in self.SIZES}
+        self._arenas = {size: [arena(size) for _ in range(count)] for size, count in self.SIZES[device]}
         self.framework, self.device = "torch", device
         self._used: dict[int, int] = {}
         self.regions: list[Region] = []

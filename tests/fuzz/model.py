@@ -184,13 +184,14 @@ def gathered(rows: np.ndarray, kv_dtype: str, out_dtype: str, factor: float, abs
 
 
 def global_slots(requests: np.ndarray, table: np.ndarray, positions: np.ndarray, page_size: int) -> np.ndarray:
-    """Slots of positions [tokens, topk]; -1 where there is no such position, page, or int32."""
+    """Slots of positions [tokens, topk]; -1 where there is no such request, position or page, or no such int32."""
     positions = positions.astype(np.int64)
     entry = positions // page_size
-    known = (positions >= 0) & (entry < table.shape[1])
-    if table.shape[1] == 0:
+    there = (requests >= 0) & (requests < len(table))
+    known = (positions >= 0) & (entry < table.shape[1]) & there[:, None]
+    if table.size == 0:
         return np.full(positions.shape, -1)
-    page = table.astype(np.int64)[requests[:, None], np.where(known, entry, 0)]
+    page = table.astype(np.int64)[np.where(there, requests, 0)[:, None], np.where(known, entry, 0)]
     known &= page >= 0
     slot = np.where(known, page, 0) * page_size + positions % page_size
     return np.where(known & (slot < 2**31), slot, -1)

@@ -15,10 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.draw import drawn, listed
-from tests.fuzz.elements import Noise
+from tests.fuzz.draw import drawn
 from tests.fuzz.memory import HostArena, Space
-from tests.fuzz.worker import BLOCK, Board, Finding, Worker, environment, quiet, work
+from tests.fuzz.worker import BLOCK, DEAD_DEVICE, Board, Finding, Worker, environment, quiet, shared, work
 
 
 @dataclass
@@ -91,6 +90,8 @@ class Supervisor:
 
     def run(self, seeds: range, report: Callable[[Finding], None]) -> None:
         """Run every block of ``seeds`` that is not done."""
+        if self.settings.device == "cpu":
+            shared(self.settings.arch)  # before the first worker is forked
         queue = self._parts(seeds)
         running: list[Running] = []
         began, before = time.monotonic(), self.progress.seconds
@@ -152,7 +153,8 @@ class Supervisor:
         if done:
             if os.WIFSIGNALED(status):
                 return f"crash: {signal.Signals(os.WTERMSIG(status)).name}"
-            return "" if status == 0 else "the fuzzer itself failed"
+            failed = {0: "", DEAD_DEVICE: "crash: an error of CUDA"}
+            return failed.get(os.WEXITSTATUS(status), "the fuzzer itself failed")
         now = worker.board.read()
         if now != worker.seen:
             worker.seen, worker.since = now, time.monotonic()
@@ -194,14 +196,12 @@ UNKNOWN = {"kind": "?", "op": "?", "variant": "?", "label": "?"}
 
 def described(seed: int, settings: Settings) -> dict[str, str]:
     """What the case of a seed is, without running it; drawn in a child, because that takes memory and a library."""
-    if settings.device != "cpu":
-        return dict(UNKNOWN)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reader)
-            case = drawn(seed, Noise(), listed(settings.arch), Space(HostArena, settings.device))
+            case = drawn(seed, *shared(settings.arch), Space(HostArena, settings.device))
             said = {"kind": case.kind, "op": case.op, "variant": case.variant.name, "label": case.label}
             os.write(writer, json.dumps(said).encode())
         finally:

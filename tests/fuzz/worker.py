@@ -9,6 +9,7 @@ import os
 import random
 import struct
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from tests.fuzz.draw import drawn, listed
 from tests.fuzz.elements import Noise
 from tests.fuzz.judge import FaultError, Outcome, judged
 from tests.fuzz.memory import HostArena, Space
+from tests.fuzz.problems.case import Variant
 
 BLOCK = 500
 """Cases that share a worker, its instruction set and its threads."""
+DEAD_DEVICE = 3
+"""What a worker exits with after an error of CUDA."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,12 @@ def environment(seed: int, isas: tuple[str, ...]) -> dict[str, str]:
     }
 
 
+@cache
+def shared(arch: str) -> tuple[Noise, dict[str, list[Variant]]]:
+    """What every worker has from its parent."""
+    return Noise(), listed(arch)
+
+
 class Worker:
     """Runs cases; the library reads the environment when the first is launched."""
 
@@ -78,8 +88,7 @@ class Worker:
 
             arena, self.settle = PlainArena if plain else DeviceArena, settle
         self.space = Space(arena, device)
-        self.noise = Noise()
-        self.variants = listed(arch)
+        self.noise, self.variants = shared(arch)
 
     def run(self, seed: int) -> tuple[dict[str, str], Outcome]:
         """Run the case of a seed."""
@@ -104,7 +113,14 @@ def work(worker: Worker, seeds: range, board: Board, log: Path) -> None:
         faulthandler.enable(lines)
         for done, seed in enumerate(seeds):
             board.at(seed, done)
-            about, outcome = worker.run(seed)
+            try:
+                about, outcome = worker.run(seed)
+            except RuntimeError as error:
+                if "CUDA error" not in str(error):
+                    raise
+                lines.write(f"{error}\n")  # every later call of this process would fail too
+                lines.flush()
+                os._exit(DEAD_DEVICE)
             for name in (f"kind {about['kind']}", f"op {about['op']}", f"end {outcome.end}"):
                 counts[name] = counts.get(name, 0) + 1
             if outcome.fault:

@@ -28,7 +28,7 @@ def aliased(make: Maker, case: Case, space: Space) -> Case:
             array.strides = contiguous(array.shape)
     unit = STORED[output.dtype].itemsize
     offset = make.random.choice((0, other.span // 2, other.span - 1, make.random.randrange(other.span))) // unit * unit
-    other.align, other.at_start = max(16, make.align), make.chance(0.3)
+    other.align, other.at_start = 16, make.chance(0.3)
     space.put(other, extra=output.span + 16)
     space.over(output, other, offset)
     case.verdict, case.names, case.label = "refuse", (name, other_name), f"{name} over {other_name}"

@@ -91,7 +91,13 @@ def other_dtype(make: Maker, case: Case, row: Tensor, array: Array, part: int, s
     """Another element type."""
     integer = array.dtype.startswith("int") and array.dtype != "uint8"
     dtype = make.random.choice(FOREIGN["int" if integer else "float"])
-    changes(case, row, part, f"of {dtype}", lambda t: torch.zeros(tuple(t.shape), dtype=getattr(torch, dtype)))
+    changes(
+        case,
+        row,
+        part,
+        f"of {dtype}",
+        lambda t: torch.zeros(tuple(t.shape), dtype=getattr(torch, dtype), device=device_of(t)),
+    )
 
 
 def other_rank(make: Maker, case: Case, row: Tensor, array: Array, part: int, space: Space) -> None:
@@ -103,7 +109,9 @@ def other_rank(make: Maker, case: Case, row: Tensor, array: Array, part: int, sp
         return changes(case, row, part, "with a dimension more", lambda t: t[None])
     if way == "fewer" and array.shape and array.shape[0] > 0:
         return changes(case, row, part, "with a dimension fewer", lambda t: t[0])
-    return changes(case, row, part, "without dimensions", lambda t: torch.zeros((), dtype=TORCH[array.dtype]))
+    return changes(
+        case, row, part, "without dimensions", lambda t: torch.zeros((), dtype=TORCH[array.dtype], device=device_of(t))
+    )
 
 
 def other_extent(make: Maker, case: Case, row: Tensor, array: Array, part: int, space: Space) -> None:
@@ -208,9 +216,16 @@ def elsewhere(make: Maker, case: Case, row: Tensor, array: Array, part: int, spa
     kept = TORCH[array.dtype]
     made: tuple[tuple[str, Change], ...] = (
         ("on meta", lambda t: torch.empty(tuple(t.shape), dtype=kept, device="meta")),
-        ("that is sparse", lambda t: torch.zeros(tuple(t.shape), dtype=torch.float32).to_sparse()),
-        ("of zeros without memory", lambda t: torch._efficientzerotensor(tuple(t.shape), dtype=kept)),
+        ("that is sparse", lambda t: torch.zeros(tuple(t.shape), device=device_of(t)).to_sparse()),
+        (
+            "of zeros without memory",
+            lambda t: torch._efficientzerotensor(tuple(t.shape), dtype=kept, device=device_of(t)),
+        ),
     )
+    if make.device != "cpu" and make.chance(0.4):
+        changes(case, row, part, "on the host", lambda t: t.cpu())
+        case.names = ()  # the first argument tells the device, and others may be on another one
+        return
     label, change = make.random.choice(made)
     changes(case, row, part, label, change, "either" if "zeros" in label else "refuse")
 

@@ -64,7 +64,16 @@ def outputs(make: Maker, variant: Variant, outer: tuple[int, ...], per_head: tup
 def pool(make: Maker, variant: Variant, pages: int, page_size: int) -> Array | tuple[Array, Array]:
     """A paged cache."""
     kv_dtype = variant.traits["kv_dtype"]
-    return make.packed(kv_dtype, (pages, page_size), "ss", kv_dtype != "fp8_ds_mla" and make.chance(0.3))
+    pair = kv_dtype != "fp8_ds_mla" and make.chance(0.3)
+    return aligned(make, make.packed(kv_dtype, (pages, page_size), "ss", pair))
+
+
+def aligned(make: Maker, rows: Array | tuple[Array, Array]) -> Array | tuple[Array, Array]:
+    """Rows of a cache, which GPUs read by 16 bytes."""
+    if make.device != "cpu":
+        for part in rows if isinstance(rows, tuple) else (rows,):
+            part.align = 16
+    return rows
 
 
 def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
@@ -197,7 +206,7 @@ def sparse(make: Maker, variant: Variant, names: tuple[str, str], outer: tuple[i
             slots = pages * page_size
         else:
             slots = make.random.choice((1, 3, 20, 64, 150))
-            found[name] = make.packed(variant.traits["kv_dtype"], (slots,), "s", make.chance(0.3))
+            found[name] = aligned(make, make.packed(variant.traits["kv_dtype"], (slots,), "s", make.chance(0.3)))
         found[f"{prefix}indices"] = selection(make, outer, topk, slots)
         if make.chance(0.4):
             if len(outer) == 2 and make.chance(0.3):

@@ -90,20 +90,20 @@ class Maker:
         self.random = random.Random(seed)
         self._noise = noise
         self.device = device
-        self.align = 16 if device == "cuda" else 0
 
     def chance(self, share: float) -> bool:
         """True so often."""
         return self.random.random() < share
 
-    def strides(self, shape: tuple[int, ...], strided: tuple[bool, ...], unit: int = 1) -> tuple[int, ...]:
+    def strides(self, shape: tuple[int, ...], strided: tuple[bool, ...]) -> tuple[int, ...]:
         """Contiguous strides, or ones that leave gaps along the dimensions that may have them."""
         if self.chance(0.5):
             return contiguous(shape)
+        least = 8 if self.device == "cpu" else 16  # elements of a byte, by which GPUs read caches
         steps, step = [], 1
         for n, free in zip(reversed(shape), reversed(strided), strict=True):
-            gap = self.random.choice((0, 0, 8, 16, 64)) if free else 0
-            step = -(-(step + gap) // unit) * unit if free and gap else step
+            if free:
+                step += self.random.choice((0, 0, least, 64))
             steps.append(step)
             step *= max(n, 1)
         return tuple(reversed(steps))
@@ -111,7 +111,7 @@ class Maker:
     def array(self, dtype: str, shape: tuple[int, ...], strided: str, values: np.ndarray | None = None) -> Array:
         """An array; ``strided`` has an ``s`` for each dimension that may have gaps, and a ``.`` for others."""
         strides = self.strides(shape, tuple(letter == "s" for letter in strided))
-        return Array(dtype, shape, strides, values, self.chance(0.25), self.align)
+        return Array(dtype, shape, strides, values, self.chance(0.25))
 
     def floats(self, dtype: str, shape: tuple[int, ...], strided: str) -> Array:
         """An array of noise."""
