@@ -25,7 +25,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("nox -s fuzz --", description="Random calls of every op; each fault has a seed.")
     parser.add_argument("--cases", type=int, default=10_000, help="how many; those that are done already count")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="workers at a time")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="workers at a time; 0 runs all in one process"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--arch", default="", help="of the kernels; by default that of the device")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run this case alone, and say what came of it")
@@ -106,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{finding.fault}: {finding.op}, {finding.label or finding.kind}: {finding.detail}", flush=True)
             print(f"    {replay_line(finding, options)}", flush=True)
 
-    Supervisor(settings, progress, path).run(seeds, report)
+    supervisor = Supervisor(settings, progress, path)
+    (supervisor.run if options.jobs else supervisor.run_here)(seeds, report)
     evidence = written(progress, seeds)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(evidence, indent=1) + "\n")

@@ -88,6 +88,20 @@ class Supervisor:
         self.settings, self.progress, self.path = settings, progress, path
         self._number = 0
 
+    def run_here(self, seeds: range, report: Callable[[Finding], None]) -> None:
+        """Run every block in this process, which tools want that watch one; an error of CUDA then ends it."""
+        log = self.path.with_suffix(".log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        settings = self.settings
+        worker = settings.make(settings.device, settings.arch, settings.plain)
+        for part in self._parts(seeds):
+            log.write_text("")
+            board = Board(bytearray(Board.FORM.size))
+            work(worker, part, board, log)
+            self._ended(Running(os.getpid(), part, board, log), "", report)
+            self.progress.blocks.add((part.stop - 1) // BLOCK)
+            self.progress.write(self.path)
+
     def run(self, seeds: range, report: Callable[[Finding], None]) -> None:
         """Run every block of ``seeds`` that is not done."""
         if self.settings.device == "cpu":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from codegen.abi import OP
 from tests.fuzz.memory import Space
 from tests.fuzz.problems.case import Case, Maker
@@ -26,6 +28,7 @@ FLOATS: tuple[Any, ...] = (
 COUNTS: tuple[Any, ...] = (-1, 2**63, -(2**70), 2**70, 1.5, "3", None, [], (), object(), float("nan"))
 DTYPES: tuple[Any, ...] = ("", "fp99", 3, b"bf16", object(), [], {}, (), "int32", 1.5, "bf16 ", "float64", True)
 WORKSPACES: tuple[Any, ...] = (0, 3, "x", (), b"", [], object(), 1.5, True)
+LIKE_FLOATS: tuple[Any, ...] = (np.float32(0.0625), np.float64(0.5), np.float16(0.25), True, np.int64(1), 1, 2**60)
 STREAMS: tuple[Any, ...] = ("x", 1.5, (), [], object(), b"")
 
 
@@ -43,6 +46,10 @@ def shown(value: Any) -> str:
 def scalar(make: Maker, case: Case, space: Space) -> None:
     """Make a scalar wrong."""
     row = make.random.choice(OP[case.op].scalars)
+    if row.name in ("softmax_scale", "out_scale") and make.chance(0.25):
+        case.arguments[row.name] = value = make.random.choice(LIKE_FLOATS[:-1])
+        refuse(case, f"{row.name} is {type(value).__name__}", row.name, verdict="either")
+        return
     values: tuple[Any, ...] = {"finite": FLOATS, "flag": FLAGS}.get(row.check, COUNTS)
     value = make.random.choice(values)
     if row.check == "positive" and make.chance(0.2):
@@ -56,7 +63,10 @@ def scalar(make: Maker, case: Case, space: Space) -> None:
 def extra(make: Maker, case: Case, space: Space) -> None:
     """Make what is neither a tensor of the op nor a scalar wrong: dtypes, workspace, stream, or the names."""
     options = [option.name for option in OP[case.op].options]
-    way = make.random.choice(("workspace", "stream", "name", "short", *options, *options))
+    way = make.random.choice(("workspace", "room", "stream", "name", "short", *options, *options))
+    if way == "room":
+        case.how, case.notes["workspace"] = "kernel", make.random.choice(("small", "gapped", "odd"))
+        return
     case.how = "op"
     if way == "workspace":
         value = make.random.choice(WORKSPACES)

@@ -14,6 +14,9 @@ from tests.fuzz.problems.case import Case, Maker, Variant
 
 EXTREMES = (2**31 - 1, -(2**31), -1, 0, 1, 2, 63, 64, 65, 2**30, 2**16)
 
+HEADER = 6
+"""The words before those of the requests, most of which a launch compares with its own."""
+
 
 def forgery(make: Maker) -> Callable[[np.ndarray], None]:
     """A change of some words of a plan."""
@@ -21,7 +24,8 @@ def forgery(make: Maker) -> Callable[[np.ndarray], None]:
 
     def forge(words: np.ndarray) -> None:
         for _ in range(draw.choice((1, 1, 1, 2, 3))):
-            i, other = draw.randrange(len(words)), draw.randrange(len(words))
+            first = min(HEADER, len(words) - 1) if draw.random() < 0.8 else 0
+            i, other = draw.randrange(first, len(words)), draw.randrange(len(words))
             word = draw.choice((draw.choice(EXTREMES), int(words[i]) + draw.choice((-1, 1, 5)), int(words[other])))
             words[i] = np.int64(word).astype(np.int32)
 
@@ -30,7 +34,7 @@ def forgery(make: Maker) -> Callable[[np.ndarray], None]:
 
 def forged(make: Maker, variants: dict[str, list[Variant]]) -> Case:
     """A decode by a plan some of whose words were replaced."""
-    case = attention.decode(make, make.random.choice(variants["decode"]), make.chance(0.5))
+    case = attention.decode(make, make.random.choice(variants["decode"]), make.chance(0.75))
     case.kind, case.how, case.verdict, case.names = "plan", "planned", "either", ("plan",)
     case.label = "a plan with other words"
     case.notes["workspace"] = True
@@ -52,7 +56,7 @@ def scheduled(make: Maker, variants: dict[str, list[Variant]]) -> Case:
     """A call of the adapter of FlashMLA, with metadata as it gives them or some words of them replaced."""
     plain = [row for row in variants["decode"] if row.traits["kv_dtype"] not in ("e4m3", "fp8_ds_mla")]
     while True:
-        case = attention.decode(make, make.random.choice(plain), make.chance(0.4))
+        case = attention.decode(make, make.random.choice(plain), make.chance(0.7))
         given = case.arguments
         if "block_table" in given and not isinstance(given["q"], tuple) and not isinstance(given["kv_cache"], tuple):
             break

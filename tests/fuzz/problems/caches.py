@@ -17,9 +17,14 @@ TAKES_POWERS = "power_of_two_scales" in inspect.signature(mla.store_kv).paramete
 """Older releases do not, and can be fuzzed too."""
 
 
+def count(make: Maker, choices: tuple[int, ...]) -> int:
+    """One of some numbers, and rarely 0."""
+    return 0 if make.chance(0.02) else make.random.choice(choices)
+
+
 def merge_states(make: Maker, variant: Variant, long: bool = False) -> Case:
     """Merge partial results."""
-    states, tokens = make.random.choice((1, 1, 2, 3, 7)), make.random.choice((1, 2, 5, 33 if long else 3))
+    states, tokens = make.random.choice((0, 1, 1, 1, 2, 2, 3, 7)), count(make, (1, 2, 5, 33 if long else 3))
     heads, width = make.random.choice((1, 2, 3, 8)), make.random.choice((1, 3, 32, 64, 512, 512, 520))
     dims = (states, tokens, heads)
     lse = make.numbers(dims, 3.0)
@@ -64,12 +69,12 @@ def merge_answers(case: Case) -> dict[str, Answer]:
 def store_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
     """Write rows to slots of their own."""
     traits = variant.traits
-    tokens = make.random.choice((1, 2, 3, 9, 100 if long else 5))
+    tokens = count(make, (1, 2, 3, 9, 100 if long else 5))
     page_size = variant.pick(make.random, "page_size", PAGE_SIZES)
     pages = make.random.choice((1, 2, 3)) + tokens // page_size
     slots = np.array(make.random.sample(range(pages * page_size), min(tokens, pages * page_size)), np.int64)
     tokens = len(slots)
-    if make.chance(0.4):
+    if tokens and make.chance(0.4):
         slots[make.random.randrange(tokens)] = make.random.choice((-1, -(2**63), -5))
     kv_dtype = traits["kv_dtype"]
     cache = make.packed(kv_dtype, (pages, page_size), "ss", kv_dtype != "fp8_ds_mla" and make.chance(0.35))
@@ -79,7 +84,7 @@ def store_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
         "kv_cache": cache,
         "slot_mapping": make.array("int64", (tokens,), ".", slots),
     }
-    if make.chance(0.2):
+    if tokens and make.chance(0.2):
         zeros = arguments["latent"]
         zeros.values = zeros.values.copy()
         zeros.values[0, :128] = 0
@@ -119,7 +124,7 @@ def store_fault(case: Case, bits: np.ndarray) -> str:
 def gather_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
     """Read rows."""
     traits = variant.traits
-    rows = make.random.choice((1, 2, 5, 17, 120 if long else 3))
+    rows = count(make, (1, 2, 5, 17, 120 if long else 3))
     page_size = variant.pick(make.random, "page_size", PAGE_SIZES)
     pages = make.random.choice((1, 2, 3))
     kv_dtype, out_dtype = traits["kv_dtype"], traits["out_dtype"]
@@ -154,7 +159,7 @@ def gather_answer(case: Case) -> Answer:
 
 def to_global_indices(make: Maker, variant: Variant, long: bool = False) -> Case:
     """Translate positions; any position and any page is legal."""
-    tokens, topk = make.random.choice((1, 2, 5)), make.random.choice((0, 1, 7, 64, 3000 if long else 33))
+    tokens, topk = count(make, (1, 2, 5)), make.random.choice((0, 1, 7, 64, 3000 if long else 33))
     requests, width = make.random.choice((1, 2, 4)), make.random.choice((0, 1, 3, 9))
     page_size = make.random.choice((*PAGE_SIZES, 1000, 2**31 - 1, 2**31, 2**40))
     table = make.integers(-2, 40, (requests, width))
