@@ -12,7 +12,7 @@ from tests.fuzz.model import Answer
 from tests.fuzz.problems import attention
 from tests.fuzz.problems.case import Case, Maker, Variant
 
-EXTREMES = (2**31 - 1, -(2**31), -1, 0, 1, 2, 63, 64, 65, 2**30, 2**16)
+EXTREMES = (2**31 - 1, 2**31 - 1, 2**31 - 2, -(2**31), 2**30, 65, 64, 2, 1, 0, -1)
 
 HEADER = 6
 """The words before those of the requests, most of which a launch compares with its own."""
@@ -26,7 +26,9 @@ def forgery(make: Maker) -> Callable[[np.ndarray], None]:
         for _ in range(draw.choice((1, 1, 1, 2, 3))):
             first = min(HEADER, len(words) - 1) if draw.random() < 0.8 else 0
             i, other = draw.randrange(first, len(words)), draw.randrange(len(words))
-            word = draw.choice((draw.choice(EXTREMES), int(words[i]) + draw.choice((-1, 1, 5)), int(words[other])))
+            extreme = draw.choice(EXTREMES)
+            near = int(words[i]) + draw.choice((-1, 1, 5))
+            word = draw.choice((extreme, extreme, near, int(words[other])))
             words[i] = np.int64(word).astype(np.int32)
 
     return forge
