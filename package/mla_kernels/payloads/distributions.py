@@ -1,7 +1,7 @@
 """The installed distributions that hold payloads; importlib's own search hides a second version of one.
 
-Other distributions of the environment may be broken in any way. Their metadata is read as text and no code of theirs runs:
-no package is imported, and no finder is asked that a package added to ``sys.meta_path``.
+Other distributions of the environment may be broken in any way. Their metadata is read as text, and no code of theirs
+runs: no package is imported, and no finder is asked that a package added to ``sys.meta_path``.
 """
 
 from __future__ import annotations
