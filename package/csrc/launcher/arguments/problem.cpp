@@ -121,6 +121,38 @@ bool Problem::allow_stride(const TensorBinding& binding, Argument argument, cons
                                    : "no negative stride"));
 }
 
+// Notes the memory of a view that has elements, whose strides are not negative.
+bool Problem::add_memory(const TensorBinding& binding, Argument argument, const View& view,
+                         int32_t offset) {
+  const dlpack::Tensor& tensor = view.tensor;
+  const int64_t element = type_->bytes;
+  Steps steps;
+  steps.row = tensor.ndim > binding.outer ? tensor.shape[binding.outer] : 1;
+  int64_t reach = steps.row, bytes;
+  bool overflowed = false;
+  for (int i = 0; i < binding.outer && i < tensor.ndim; ++i) {
+    int64_t step;
+    overflowed |= __builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step) ||
+                  __builtin_add_overflow(reach, step, &reach);
+    if (binding.written) steps.add(tensor.shape[i], tensor.strides[i]);
+  }
+  const auto begin = reinterpret_cast<uintptr_t>(view.data());
+  uintptr_t end;
+  overflowed |= __builtin_mul_overflow(reach, element, &bytes) ||
+                __builtin_add_overflow(begin, static_cast<uintptr_t>(bytes), &end);
+  if (overflowed) {
+    return refuse(MLA_STRIDE, argument, text("strides past the end of memory"),
+                  text("strides within the tensor's memory"));
+  }
+  if (binding.written && !are_apart(steps)) {
+    return refuse(MLA_STRIDE, argument, text("strides that reach an element twice"),
+                  text("elements that do not overlap"));
+  }
+  memory_.add({begin, end, argument, binding.written, &binding, &field_at(offset),
+               steps.row * element, element});
+  return true;
+}
+
 bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject* object,
                        int64_t row, int32_t offset) {
   View view;
@@ -164,7 +196,8 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   char* data = view.data();
   if (data == nullptr && binding.optional) data = empty_tensor;
   field_at(offset) = reinterpret_cast<int64_t>(data);
-  return check_alignment(argument, data, type_->bytes);
+  return check_alignment(argument, data, type_->bytes) &&
+         (view.bytes == 0 || add_memory(binding, argument, view, offset));
 }
 
 // Returns the extent that a row must have, or 0 where it may have any.
@@ -287,6 +320,9 @@ bool Problem::read_buffer(const char* name, PyObject* value, bool written, Buffe
   }
   if (written && !check_writable({name}, view)) return false;
   *buffer = {view.data(), view.bytes, true};
+  const auto begin = reinterpret_cast<uintptr_t>(buffer->data);
+  const uintptr_t end = begin + static_cast<uintptr_t>(view.bytes);
+  memory_.add({begin, end, {name}, written, nullptr, nullptr, view.bytes, 1});
   return check_alignment({name}, buffer->data, kBufferAlignment);
 }
 
