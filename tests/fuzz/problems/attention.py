@@ -240,8 +240,14 @@ def sparse_prefill(make: Maker, variant: Variant, long: bool = False) -> Case:
     q_len, heads = make.random.choice((1, 2, 3, 5, 9)), variant.pick(make.random, "num_heads", HEADS)
     if q_len * heads > 160 or long:
         q_len, heads = 1, min(heads, 16)
-    arguments: dict[str, Any] = {"q": queries(make, variant.traits["q_dtype"], (q_len, heads))}
+    bare = make.device == "cpu" and make.chance(0.08)
+    q = make.floats(variant.traits["q_dtype"], (q_len, heads, LATENT), "ss.") if bare else None
+    arguments: dict[str, Any] = {"q": q or queries(make, variant.traits["q_dtype"], (q_len, heads))}
     arguments |= sparse(make, variant, ("kv", "extra_kv"), (q_len,), long)
+    for name in ("kv", "extra_kv") if bare and "kv" in arguments else ():
+        if name in arguments:
+            rows = whole(arguments[name])[:, :LATENT]
+            arguments[name] = make.array(variant.traits["kv_dtype"], rows.shape, "s.", rows)
     arguments |= scalars(make, variant) | outputs(make, variant, (q_len, heads), (q_len, heads))
     if isinstance(arguments.get("lse"), bool):
         del arguments["lse"]
