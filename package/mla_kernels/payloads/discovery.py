@@ -5,6 +5,7 @@ No package is imported, and a library is mapped only after its distribution, ver
 
 from __future__ import annotations
 
+import configparser
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -133,12 +134,12 @@ def sources(found: Mapping[str, tuple[Installed, ...]]) -> tuple[Source, ...]:
     for name, (copy, *_) in found.items():
         try:
             entries = copy.entries
-        except Exception as error:
+        except configparser.Error as error:
             why = f"{copy.folder / 'entry_points.txt'} cannot be read: {error!r}; reinstall {name}, or remove it"
             named.append(Source(name, "", copy, why))
             continue
         fault = core or clash(found, name)
-        named += (Source(each.name, each.value, copy, fault or _taken(each.name, name)) for each in entries)
+        named += (Source(payload, module, copy, fault or _taken(payload, name)) for payload, module in entries.items())
     return tuple(sorted(named, key=lambda source: source.name))
 
 
@@ -158,8 +159,6 @@ def gather(named: Iterable[Source]) -> Payloads:
     rejected: list[Rejected] = []
     for source in named:
         try:
-            if source.name in found:
-                raise PayloadError(f"{found[source.name].folder} is in use under the same name")
             found[source.name] = load(source)
         except Exception as error:  # whatever the files of one payload hold, the others stay in use
             reason = str(error) if isinstance(error, PayloadError) else f"it cannot be read: {error!r}"
