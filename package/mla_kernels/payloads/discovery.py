@@ -83,7 +83,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payloads:
-    """Everything installed: payloads in use by name, the core's first; those rejected; an index of each op's variants."""
+    """Everything installed: payloads in use by name, the core's first; those rejected; an index of variants by op."""
 
     found: dict[str, Payload]
     rejected: tuple[Rejected, ...]
