@@ -1,4 +1,4 @@
-"""Numbers at the ends of their types: NaN with any payload, tiny groups, zero scales, slots and pages beyond 32 bits."""
+"""Numbers at the ends of their types: NaN of any payload, tiny groups, zero scales, slots and pages beyond 32 bits."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_scale_that_divides_nothing_is_refused(variant: Row, scale: float) -> 
 
     latent, rope = (torch.ones(2, n, dtype=memory.DTYPES[variant.in_dtype]) for n in (512, 64))
     cache = torch.full((1, 4, 576), 0x55, dtype=torch.uint8)
-    with pytest.raises(ValueRangeError, match="scale: got .*; accepts a positive number"):
+    with pytest.raises(ValueRangeError, match=r"scale: got .*; accepts a positive number"):
         mla.store_kv(latent, rope, cache, torch.arange(2), scale=torch.tensor([scale]))
     assert (cache == 0x55).all()
 
