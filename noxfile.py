@@ -197,6 +197,13 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Make small changes of the sources, one at a time, which the tests must notice; `-- NAME...` chooses some."""
+    session.install(*group("test"), TORCH)
+    session.run("python", "-m", "ci.mutants", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation into build/site; a warning is an error."""
     session.install(*group("docs"))

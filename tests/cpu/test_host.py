@@ -16,3 +16,9 @@ def test_the_pool_under_thread_sanitizer(tmp_path: Path) -> None:
     """Three callers post jobs to four threads, and some of the jobs fail."""
     sources = ("tests/cpu/pool.cpp", "package/csrc/cpu/pool.cpp", "package/csrc/common/status.cpp")
     host.check(tmp_path, *sources, cuda=False, flags=("-g", "-fsanitize=thread"))
+
+
+def test_helper_threads_hand_on_errors_take_no_signals_and_survive_forks(tmp_path: Path) -> None:
+    """A child is forked at the worst time: while another thread of its parent holds the pool's lock."""
+    sources = ("tests/cpu/threads.cpp", "package/csrc/cpu/pool.cpp", "package/csrc/common/status.cpp")
+    host.check(tmp_path, *sources, cuda=False, flags=("-ldl",))

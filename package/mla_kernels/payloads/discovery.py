@@ -5,14 +5,15 @@ No package is imported, and a library is mapped only after its distribution, ver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import configparser
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from mla_kernels import _launcher
 from mla_kernels.errors import STATUS, PayloadError
-from mla_kernels.payloads.distributions import CORE, Installed, clash, installed, owner, reinstall
+from mla_kernels.payloads.distributions import CORE, OF_CORE, Installed, clash, installed, owner, reinstall
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.json_fields import BROKEN
 from mla_kernels.payloads.manifest import REGISTRY, Manifest, library_name
@@ -82,7 +83,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payloads:
-    """Everything installed: payloads in use by name, those rejected, and an index of the variants of each op."""
+    """Everything installed: payloads in use by name, the core's first; those rejected; an index of variants by op."""
 
     found: dict[str, Payload]
     rejected: tuple[Rejected, ...]
@@ -92,7 +93,7 @@ class Payloads:
     def archs(self) -> tuple[Arch, ...]:
         """Every arch of the matrix, in its order; what a payload says of its own arch counts."""
         registries = [payload.registry for payload in self.found.values()]
-        listed = {arch.name: arch for registry in registries for arch in registry.archs}
+        listed = {arch.name: arch for registry in reversed(registries) for arch in registry.archs}
         own = {arch.name: arch for registry in registries for arch in registry.archs if arch.name == registry.arch}
         return tuple((listed | own).values())
 
@@ -127,19 +128,19 @@ def in_use(name: str) -> Payload:
 
 
 def sources(found: Mapping[str, tuple[Installed, ...]]) -> tuple[Source, ...]:
-    """Every payload that an entry point names, in the order of their names; nothing of it is opened."""
+    """Every payload that an entry point names, the core's first, then by name; nothing of it is opened."""
     core = clash(found, CORE)
     named: list[Source] = []
     for name, (copy, *_) in found.items():
         try:
             entries = copy.entries
-        except Exception as error:
+        except configparser.Error as error:
             why = f"{copy.folder / 'entry_points.txt'} cannot be read: {error!r}; reinstall {name}, or remove it"
             named.append(Source(name, "", copy, why))
             continue
         fault = core or clash(found, name)
-        named += (Source(each.name, each.value, copy, fault or _taken(each.name, name)) for each in entries)
-    return tuple(sorted(named, key=lambda source: source.name))
+        named += (Source(payload, module, copy, fault or _taken(payload, name)) for payload, module in entries.items())
+    return tuple(sorted(named, key=lambda source: (source.copy.name != CORE, source.name)))
 
 
 def _taken(payload: str, distribution: str) -> str | None:
@@ -158,9 +159,9 @@ def gather(named: Iterable[Source]) -> Payloads:
     rejected: list[Rejected] = []
     for source in named:
         try:
-            if source.name in found:
-                raise PayloadError(f"{found[source.name].folder} is in use under the same name")
-            found[source.name] = load(source)
+            payload = load(source)
+            _require_own_arch(payload.registry, [each.registry for each in found.values()])
+            found[source.name] = payload
         except Exception as error:  # whatever the files of one payload hold, the others stay in use
             reason = str(error) if isinstance(error, PayloadError) else f"it cannot be read: {error!r}"
             rejected.append(Rejected(source.name, source.copy.name, reason))
@@ -234,7 +235,18 @@ def _registry(folder: Path, name: str) -> Registry:
         raise PayloadError(f"{path} cannot be read: {error!r}") from error
     if registry.payload != name:
         raise PayloadError(f"{path} describes payload {registry.payload}, not {name}")
+    if others := {variant.arch for variant in registry.variants} - {registry.arch}:
+        raise PayloadError(f"{path} of arch {registry.arch} has variants of {', '.join(sorted(others))}")
     return registry
+
+
+def _require_own_arch(registry: Registry, used: Sequence[Registry]) -> None:
+    """Require that no payload in use serves the arch of another one, and that the core gives it to no other."""
+    served = {each.arch: each.payload for each in used}
+    known = {arch.name: arch.payload for each in used if each.payload == OF_CORE for arch in each.archs}
+    holder = (known | served).get(registry.arch, registry.payload)
+    if holder != registry.payload:
+        raise PayloadError(f"its registry claims arch {registry.arch}, which payload {holder} serves")
 
 
 def _require_core_version(what: str, version: str, distribution: str) -> None:

@@ -10,8 +10,8 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from configparser import ConfigParser
 from dataclasses import dataclass
-from importlib.metadata import Distribution, EntryPoint
 from pathlib import Path
 
 from mla_kernels.version import __version__
@@ -45,9 +45,18 @@ class Installed:
         return self.folder.parent
 
     @property
-    def entries(self) -> tuple[EntryPoint, ...]:
-        """The entry points of its payloads; any exception where its ``entry_points.txt`` is broken."""
-        return tuple(Distribution.at(self.folder).entry_points.select(group=GROUP))
+    def entries(self) -> Mapping[str, str]:
+        """The entry points of its payloads: the package of each by name.
+
+        Raises
+        ------
+        configparser.Error
+            Its ``entry_points.txt`` is broken.
+        """
+        parser = ConfigParser(delimiters=("=",), interpolation=None, default_section="")
+        parser.optionxform = str  # type: ignore[assignment,method-assign]
+        parser.read_string(self.text("entry_points.txt"), source="entry_points.txt")
+        return dict(parser[GROUP]) if GROUP in parser else {}
 
     def text(self, name: str) -> str:
         """A file of the ``dist-info``; empty where there is none, or it is no text."""

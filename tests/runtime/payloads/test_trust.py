@@ -12,7 +12,7 @@ from mla_kernels.diagnostics import doctor
 from mla_kernels.diagnostics.cli import main
 from mla_kernels.payloads.distributions import owner
 
-from tests.runtime.site import CPU, Site
+from tests.runtime.site import CPU, Site, cpu_registry
 
 ENDS = ("raise RuntimeError", "raise SystemExit(3)", "raise BaseException", "import no_such_module", "def broken(:")
 
@@ -115,6 +115,43 @@ def test_a_stranger_takes_no_name_of_ours(site, rediscover, tmp_path_factory, mo
     foreign = distribution.replace("_", "-").replace(".", "-")
     reason = f"distribution {foreign} may not bring it, because only {owner(name)} may bring a payload of this name; "
     assert reasons(installed) == {(name, foreign): f"{reason}remove it: pip uninstall {foreign}"}
+
+
+@pytest.mark.parametrize(("arch", "holder"), [("cpu", "cpu"), ("sm90a", "sm90"), ("sm100f", "sm100"), ("toy", "toy")])
+def test_a_payload_of_another_name_serves_no_arch_of_ours(site, rediscover, arch, holder):
+    """Its variants would be preferred, and lists of archs in it change nothing of ours."""
+    site.install("toy")
+    registry = cpu_registry("zzz")
+    registry["arch"]["name"] = arch
+    for row in registry["archs"]:
+        row |= {"payload": "zzz", "device": "cuda", "capabilities": ["9.9"]}
+    for row in registry["variants"]:
+        row |= {"arch": arch, "priority": 99}
+    before = rediscover().archs
+    site.install("zzz", registry=registry)
+    installed = rediscover()
+    assert set(installed.found) == {"cpu", "toy"}
+    assert installed.archs == before
+    says = f"its registry claims arch {arch}, which payload {holder} serves"
+    assert reasons(installed) == {("zzz", "mla-kernels-zzz"): says}
+
+
+def test_a_list_of_archs_changes_nothing_of_ours(site, rediscover):
+    before = rediscover().archs
+    registry = cpu_registry("aaa")
+    for row in registry["archs"]:
+        row |= {"payload": "aaa", "device": "cuda", "capabilities": ["9.9"]}
+    site.install("aaa", registry=registry)
+    installed = rediscover()
+    assert set(installed.found) == {"cpu", "aaa"}
+    assert installed.archs[: len(before)] == before
+
+
+def test_variants_are_of_the_arch_of_their_registry(site, rediscover):
+    registry = cpu_registry("zzz")
+    registry["variants"][0]["arch"] = "cpu"
+    site.install("zzz", registry=registry)
+    assert "of arch zzz has variants of cpu; reinstall it" in reasons(rediscover())["zzz", "mla-kernels-zzz"]
 
 
 def test_the_doctor_tells_of_a_stranger_and_of_whom_it_uses(site, rediscover):

@@ -45,10 +45,32 @@ void split_request(int64_t length, int64_t wanted_splits, PlanEntry& entry) {
   entry.splits = static_cast<int32_t>(std::max<int64_t>(1, ceil_div(length, entry.chunk)));
 }
 
+// A set of requests; a few of them need no allocation.
+class Requests {
+ public:
+  explicit Requests(int64_t batch) : many_(batch > kFew ? words(batch) : 0) {}
+
+  // Returns false where it has the request already.
+  bool insert(size_t request) {
+    uint64_t& word = (many_.empty() ? few_ : many_.data())[request / 64];
+    const uint64_t bit = uint64_t{1} << request % 64;
+    const bool is_new = (word & bit) == 0;
+    word |= bit;
+    return is_new;
+  }
+
+ private:
+  static constexpr int64_t kFew = 512;
+  static size_t words(int64_t batch) { return static_cast<size_t>(ceil_div(batch, 64)); }
+
+  uint64_t few_[kFew / 64] = {};
+  std::vector<uint64_t> many_;
+};
+
 // Whether a plan has each request once, and items and slots in the order in which make_plan counts
 // them. Then every row is written, by one item, and every slot lies in the workspace.
 bool is_sound(const PlanShape& shape, const Plan& plan) {
-  std::vector<bool> seen(static_cast<size_t>(shape.batch));
+  Requests seen(shape.batch);
   const int64_t most = most_splits(shape);
   int64_t item = 0;
   int64_t slot = 0;
@@ -56,10 +78,9 @@ bool is_sound(const PlanShape& shape, const Plan& plan) {
   for (int64_t i = 0; i < shape.batch; ++i) {
     const PlanEntry& entry = plan.entries[i];
     if (entry.request < 0 || entry.request >= shape.batch) return false;
-    const auto request = static_cast<size_t>(entry.request);
-    if (seen[request] || entry.splits < 1 || entry.splits > most || entry.chunk < 1) return false;
+    if (!seen.insert(static_cast<size_t>(entry.request))) return false;
+    if (entry.splits < 1 || entry.splits > most || entry.chunk < 1) return false;
     if (entry.first_item != item || entry.first_slot != slot) return false;
-    seen[request] = true;
     item += entry.splits * shape.row_blocks;
     if (entry.splits == 1) continue;
     if (split_requests != i || entry.chunk % kChunkMultiple != 0) return false;

@@ -3,14 +3,28 @@
 namespace mla::launcher {
 namespace {
 
-Steps steps_of(const Region& region, const int64_t* dims) {
+// The steps of a tensor through its memory, in bytes: outer axes, and a contiguous row.
+struct Steps {
+  int axes = 0;
+  int64_t extents[kMaxOuter];  // each above 1
+  int64_t strides[kMaxOuter];
+  int64_t row;
+
+  void add(int64_t extent, int64_t stride) {
+    if (extent <= 1) return;
+    extents[axes] = extent;
+    strides[axes++] = stride;
+  }
+};
+
+Steps steps_of(const Holder& holder, const int64_t* dims) {
   Steps steps;
-  steps.row = region.row;
-  if (region.binding == nullptr) return steps;
-  const int64_t* field = region.fields;
-  for (int i = 0; i < region.binding->outer; ++i) {
-    const int64_t stride = region.binding->strided[i] ? *++field : 1;
-    steps.add(dims[region.binding->dims[i]], stride * region.element);
+  steps.row = holder.row;
+  if (holder.binding == nullptr) return steps;
+  const int64_t* field = holder.fields;
+  for (int i = 0; i < holder.binding->outer; ++i) {
+    const int64_t stride = holder.binding->strided[i] ? *++field : 1;
+    steps.add(dims[holder.binding->dims[i]], stride * holder.element);
   }
   return steps;
 }
@@ -45,43 +59,39 @@ bool are_interleaved(const Steps& one, const Steps& other, int64_t distance) {
   return false;
 }
 
-PyObject* name_of(Argument argument) {
-  return argument.part < 0 ? PyUnicode_FromString(argument.name)
-                           : PyUnicode_FromFormat("%s[%d]", argument.name, argument.part);
+PyObject* name_of(const Holder& holder) {
+  return holder.part < 0 ? PyUnicode_FromString(holder.name)
+                         : PyUnicode_FromFormat("%s[%d]", holder.name, holder.part);
 }
 
 }  // namespace
 
-bool are_apart(const Steps& steps) {
-  for (int i = 0; i < steps.axes; ++i) {
-    int64_t reach = steps.row;
-    for (int j = 0; j < steps.axes; ++j) {
-      if (j != i && steps.strides[j] <= steps.strides[i]) {
-        reach += (steps.extents[j] - 1) * steps.strides[j];
-      }
+bool are_apart(int axes, const int64_t* extents, const int64_t* strides, int64_t row) {
+  for (int i = 0; i < axes; ++i) {
+    if (extents[i] == 1) continue;
+    int64_t reach = row;
+    for (int j = 0; j < axes; ++j) {
+      const bool within = j != i && strides[j] <= strides[i];
+      if (within) reach += (extents[j] - 1) * strides[j];
     }
-    if (steps.strides[i] < reach) return false;
+    if (strides[i] < reach) return false;
   }
   return true;
 }
 
-bool Memory::check_pair(const Region& written, const Region& other, const int64_t* dims) const {
-  const auto distance = static_cast<int64_t>(other.begin - written.begin);
-  if (are_interleaved(steps_of(written, dims), steps_of(other, dims), distance)) return true;
-  const Ref name(name_of(other.argument));
-  return name &&
-         refuse(MLA_UNSUPPORTED, written.argument,
-                PyUnicode_FromFormat("memory that %U has too", name.get()),
-                PyUnicode_FromString("memory that no other argument has; copy one of the two"));
-}
-
-bool Memory::check(const int64_t* dims) const {
-  for (uint32_t left = written_; left != 0; left &= left - 1) {
-    const Region& written = regions_[__builtin_ctz(left)];
-    for (const Region* other = regions_; other != regions_ + count_; ++other) {
-      const bool meet = other->begin < written.end && written.begin < other->end;
-      if (meet && other != &written && !check_pair(written, *other, dims)) return false;
+bool Memory::check_one(int written, const int64_t* dims) const {
+  const Steps steps = steps_of(holders_[written], dims);
+  for (int i = 0; i < count_; ++i) {
+    const auto distance = static_cast<int64_t>(begins_[i] - begins_[written]);
+    if (i == written || !meet(written, i) ||
+        are_interleaved(steps, steps_of(holders_[i], dims), distance)) {
+      continue;
     }
+    const Ref name(name_of(holders_[i]));
+    return name &&
+           refuse(MLA_UNSUPPORTED, {holders_[written].name, holders_[written].part},
+                  PyUnicode_FromFormat("memory that %U has too", name.get()),
+                  PyUnicode_FromString("memory that no other argument has; copy one of the two"));
   }
   return true;
 }

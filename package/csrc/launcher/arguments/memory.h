@@ -8,55 +8,57 @@
 
 namespace mla::launcher {
 
-// The steps of a tensor through its memory: outer axes, and a contiguous row.
-struct Steps {
-  int axes = 0;
-  int64_t extents[kMaxOuter];  // each above 1
-  int64_t strides[kMaxOuter];
-  int64_t row;
+// Whether no two steps along the axes reach the same element of a tensor, whose innermost `row`
+// elements are contiguous: each stride passes over all that shorter ones reach.
+bool are_apart(int axes, const int64_t* extents, const int64_t* strides, int64_t row);
 
-  void add(int64_t extent, int64_t stride) {
-    if (extent <= 1) return;
-    extents[axes] = extent;
-    strides[axes++] = stride;
-  }
-};
-
-// Whether no two steps of a tensor reach the same element: each stride passes over all that shorter
-// ones reach.
-bool are_apart(const Steps& steps);
-
-// Bytes [begin, end) hold all elements of a tensor.
-struct Region {
-  uintptr_t begin;
-  uintptr_t end;
-  Argument argument;
-  bool written;
-  const TensorBinding* binding;  // null: every byte between begin and end is taken
+// A tensor of a call, as its argument and the problem describe it.
+struct Holder {
+  const char* name;
+  int part;                      // as of Argument
+  const TensorBinding* binding;  // null: a buffer without gaps
   const int64_t* fields;         // the pointer and the strides, within the problem
   int64_t row;                   // bytes of a row
   int64_t element;               // bytes of an element
 };
 
+// Bytes [begin, end) hold all elements of each tensor.
 class Memory {
  public:
-  void add(const Region& region) {
-    if (region.begin == region.end) return;
-    written_ |= uint32_t{region.written} << count_;
-    regions_[count_++] = region;
+  void add(uintptr_t begin, uintptr_t end, bool written, const Holder& holder) {
+    written_ |= uint32_t{written} << count_;
+    begins_[count_] = begin;
+    ends_[count_] = end;
+    holders_[count_++] = holder;
   }
 
   // Refuses a written tensor that shares an element with another.
   //
   // @param dims The dimensions of the problem.
-  bool check(const int64_t* dims) const;
+  bool check(const int64_t* dims) const {
+    for (uint32_t left = written_; left != 0; left &= left - 1) {
+      const int written = __builtin_ctz(left);
+      int meets = 0;  // itself among them
+      for (int i = 0; i < count_; ++i) meets += meet(written, i);
+      if (meets > 1 && !check_one(written, dims)) return false;
+    }
+    return true;
+  }
 
  private:
-  bool check_pair(const Region& written, const Region& other, const int64_t* dims) const;
+  bool meet(int one, int other) const {
+    return static_cast<int>(begins_[other] < ends_[one]) &
+           static_cast<int>(begins_[one] < ends_[other]);
+  }
+  bool check_one(int written, const int64_t* dims) const;
 
+  // Every tensor may be a pair; plan and workspace.
+  static constexpr int kMost = 2 * kMaxTensors + 2;
   int count_ = 0;
-  uint32_t written_ = 0;                 // a bit for each region
-  Region regions_[2 * kMaxTensors + 2];  // every tensor may be a pair; plan and workspace
+  uint32_t written_ = 0;  // a bit for each tensor
+  uintptr_t begins_[kMost];
+  uintptr_t ends_[kMost];
+  Holder holders_[kMost];
 };
 
 }  // namespace mla::launcher

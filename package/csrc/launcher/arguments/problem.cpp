@@ -125,32 +125,28 @@ bool Problem::allow_stride(const TensorBinding& binding, Argument argument, cons
 bool Problem::add_memory(const TensorBinding& binding, Argument argument, const View& view,
                          int32_t offset) {
   const dlpack::Tensor& tensor = view.tensor;
-  const int64_t element = type_->bytes;
-  Steps steps;
-  steps.row = tensor.ndim > binding.outer ? tensor.shape[binding.outer] : 1;
-  int64_t reach = steps.row, bytes;
-  bool overflowed = false;
+  const int64_t row = tensor.ndim > binding.outer ? tensor.shape[binding.outer] : 1;
+  int64_t reach = row, bytes;
+  bool overflows = false;
   for (int i = 0; i < binding.outer && i < tensor.ndim; ++i) {
     int64_t step;
-    overflowed |= __builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step) ||
-                  __builtin_add_overflow(reach, step, &reach);
-    if (binding.written) steps.add(tensor.shape[i], tensor.strides[i]);
+    overflows |= __builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step);
+    overflows |= __builtin_add_overflow(reach, step, &reach);
   }
   const auto begin = reinterpret_cast<uintptr_t>(view.data());
   uintptr_t end;
-  overflowed |= __builtin_mul_overflow(reach, element, &bytes) ||
-                __builtin_add_overflow(begin, static_cast<uintptr_t>(bytes), &end);
-  if (overflowed) {
+  overflows |= __builtin_mul_overflow(reach, type_->bytes, &bytes);
+  overflows |= __builtin_add_overflow(begin, static_cast<uintptr_t>(bytes), &end);
+  if (overflows) {
     return refuse(MLA_STRIDE, argument, text("strides past the end of memory"),
                   text("strides within the tensor's memory"));
   }
-  if (binding.written && !are_apart(steps)) {
-    return refuse(MLA_STRIDE, argument, text("strides that reach an element twice"),
-                  text("elements that do not overlap"));
-  }
-  memory_.add({begin, end, argument, binding.written, &binding, &field_at(offset),
-               steps.row * element, element});
-  return true;
+  memory_.add(begin, end, binding.written,
+              {argument.name, argument.part, &binding, &field_at(offset), row * type_->bytes,
+               type_->bytes});
+  return !binding.written || are_apart(binding.outer, tensor.shape, tensor.strides, row) ||
+         refuse(MLA_STRIDE, argument, text("strides that reach an element twice"),
+                text("elements that do not overlap"));
 }
 
 bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject* object,
@@ -161,10 +157,10 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   if (!type_->matches(tensor.dtype)) {
     return refuse(MLA_DTYPE, argument, dtype_text(tensor.dtype), text(type_->accepts));
   }
-  // Asking torch takes longer than the rest of a view. Results are not asked: nothing reads them.
+  // Results have no gradient yet, and asking takes longer than the rest of a view.
   const bool read = !binding.written || binding.row == Row::packed;
   if (read && view.is_torch && dlpack::is_float(tensor.dtype) &&
-      !call_.check_torch(object, argument)) {
+      !call_.check_gradient(object, argument)) {
     return false;
   }
   const int outer = binding.outer;
@@ -320,9 +316,11 @@ bool Problem::read_buffer(const char* name, PyObject* value, bool written, Buffe
   }
   if (written && !check_writable({name}, view)) return false;
   *buffer = {view.data(), view.bytes, true};
-  const auto begin = reinterpret_cast<uintptr_t>(buffer->data);
-  const uintptr_t end = begin + static_cast<uintptr_t>(view.bytes);
-  memory_.add({begin, end, {name}, written, nullptr, nullptr, view.bytes, 1});
+  if (view.bytes > 0) {
+    const auto begin = reinterpret_cast<uintptr_t>(buffer->data);
+    const uintptr_t end = begin + static_cast<uintptr_t>(view.bytes);
+    memory_.add(begin, end, written, {name, -1, nullptr, nullptr, view.bytes, 1});
+  }
   return check_alignment({name}, buffer->data, kBufferAlignment);
 }
 

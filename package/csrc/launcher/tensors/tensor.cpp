@@ -232,7 +232,7 @@ bool Call::read(PyObject* object, Argument argument, View* view) {
     return refuse(MLA_DEVICE, argument, PyUnicode_FromString("a tensor without memory"),
                   device_type_text(device_type_));
   }
-  return true;
+  return !is_torch || check_no_negative_bit(object, argument);
 }
 
 }  // namespace mla::launcher
