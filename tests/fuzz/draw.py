@@ -52,14 +52,14 @@ def legal(make: Maker, variants: dict[str, list[Variant]], long: bool = False) -
 
 
 KINDS: tuple[tuple[str, float], ...] = (
-    ("right", 0.42),
+    ("right", 0.41),
     ("mutated", 0.24),
     ("wild", 0.08),
     ("alias", 0.08),
     ("plan", 0.05),
     ("compat", 0.03),
     ("asked", 0.06),
-    ("together", 0.015),
+    ("together", 0.025),
     ("long", 0.025),
 )
 """How a case comes about, and how often."""

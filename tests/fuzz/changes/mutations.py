@@ -275,7 +275,8 @@ def of_a_subclass(make: Maker, case: Case, row: Tensor, array: Array, part: int,
         change: Change = lambda t: torch.nn.Parameter(t, requires_grad=False)  # noqa: E731
     else:
         change = lambda t: t.as_subclass(Plain)  # noqa: E731
-    changes(case, row, part, "of a subclass", change, "accept")
+    changes(case, row, part, "of a subclass", change, "accept" if make.device == "cpu" else "either")
+    case.names = (*case.names, "stream")  # of a GPU, which a subclass does not tell
 
 
 def from_producer(make: Maker, case: Case, row: Tensor, array: Array, part: int, space: Space) -> None:

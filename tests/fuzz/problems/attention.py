@@ -16,6 +16,8 @@ PAGE_SIZES = (1, 2, 3, 5, 7, 8, 16, 16, 32, 48, 61, 64, 64, 128)
 SCALES = (192**-0.5, 192**-0.5, 192**-0.5, 576**-0.5, 1.0, 0.001, 0.0, -0.05)
 KV_SCALES = (0.005, 0.00173, 1 / 256)
 
+MOST_SPLITS = {"cpu": 2**40, "cuda": 1024}
+
 
 def scalars(make: Maker, variant: Variant) -> dict[str, Any]:
     """The factors of attention."""
@@ -114,7 +116,7 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     if make.chance(0.5):
         arguments["causal"] = make.random.choice((True, False))
     if make.chance(0.3):
-        arguments["max_splits"] = make.random.choice((0, 1, 2, 3, 7, 64, 2**40))
+        arguments["max_splits"] = make.random.choice((0, 1, 2, 3, 7, 64, MOST_SPLITS[make.device]))
     if make.chance(0.2):
         arguments["batch_invariant"] = make.random.choice((True, False))
     case = Case("decode", variant, arguments, dict)
@@ -231,7 +233,7 @@ def sparse_decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     elif make.chance(0.3):
         arguments["return_max_logits"] = True
     if make.chance(0.3):
-        arguments["max_splits"] = make.random.choice((0, 1, 2, 5, 2**40))
+        arguments["max_splits"] = make.random.choice((0, 1, 2, 5, MOST_SPLITS[make.device]))
     return finished(make, Case("sparse_decode", variant, arguments, dict), heads)
 
 
