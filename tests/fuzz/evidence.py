@@ -53,7 +53,7 @@ def facts(device: str, settings: Settings) -> dict[str, Any]:
         "instruction_sets": list(settings.isas) if device == "cpu" else [],
         "guards": "none" if settings.plain else "unmapped pages",
         "block": BLOCK,
-        "kinds": [list(kind) for kind in KINDS],
+        "kinds": dict(KINDS),
     }
 
 
