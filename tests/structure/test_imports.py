@@ -10,7 +10,7 @@ from tests.structure.imports import PACKAGE, ROOT, circles, graph, report
 
 LEVELS = (
     ("errors", "version", "_types", "_formats", "_models", "_launcher"),
-    ("formats",),
+    ("formats", "scalars"),
     ("tensors", "reference_rows"),
     ("reference",),
     ("payloads",),
