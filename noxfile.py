@@ -196,6 +196,14 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Build and install the wheel, then call every op at random; `-- --cases N` makes more calls, `-- --help` tells."""
+    session.install("numpy>=2", TORCH)
+    session.install("--no-deps", "--force-reinstall", core_wheel(session))
+    session.run("python", "-m", "tests.fuzz", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation into build/site; a warning is an error."""
     session.install(*group("docs"))

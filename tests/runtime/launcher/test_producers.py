@@ -82,9 +82,16 @@ def test_broken_producers_are_refused(noop):
         def __dlpack_device__(self) -> tuple[int, int]:
             return (CPU, 0)
 
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
     other = capsule(API, b"another")
-    for answer in (None, 3, other, BufferError("busy"), RuntimeError("no")):
-        with pytest.raises(DTypeError, match="q: got Returns") as caught:
+    reasons = {BufferError("busy"): "busy", RuntimeError("no\nstack"): "no", MuteError(): "MuteError"}
+    for answer in (None, 3, other, *reasons):
+        reason = reasons.get(answer)
+        message = "Returns with an unknown __dlpack__" if reason is None else rf"Returns \({reason}\)"
+        with pytest.raises(DTypeError, match=f"q: got {message}; accepts a tensor") as caught:
             launch(noop.kernel("decode"), arguments("decode") | {"q": Returns(answer)})
         assert caught.value.__cause__ is (answer if isinstance(answer, Exception) else None)
     with pytest.raises(KeyboardInterrupt):
@@ -145,6 +152,50 @@ def test_cuda_refuses_mixed_devices(noop):
         kernel.can_run({"device": 1, "q": OnDevice(named["q"])})
     with pytest.raises(ValueRangeError, match="device: got 4294967296"):
         kernel.can_run({"device": 1 << 32})
+
+
+class Liar(str):
+    """A name that equals no other, and that another one may read as."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __str__(self) -> str:
+        return "batch"
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_names_that_say_they_differ(noop, count):
+    """Every one of them exports a tensor, which the call keeps until it returns."""
+    kernel, named = noop.kernel("decode"), arguments("decode")
+    for value in (Protocol(named["q"]), (Protocol(named["q"][..., :512]), Protocol(named["q"][..., 512:]))):
+        problem = {Liar("q"): value for _ in range(count)}
+        for call in (kernel.workspace_size, kernel.plan_size, kernel.can_run, lambda given: kernel.plan(given, None)):
+            with pytest.raises(TypeError, match="argument 'q' is given twice"):
+                call(problem)
+    assert kernel.workspace_size({Liar("q"): named["q"], Liar("batch"): 3}) == 0
+    with pytest.raises(TypeError, match="the name of an argument is a str, not 3"):
+        kernel.can_run({3: 4})
+
+
+def test_a_mapping_that_changes_while_it_is_read(noop):
+    class Growing(dict[str, Any]):
+        def keys(self) -> Any:
+            for name in list(super().keys()):
+                self[f"{name}!"] = 1
+                yield name
+
+        def __getitem__(self, name: str) -> Any:
+            self.pop(name, None)
+            return 3
+
+    for _ in range(3):
+        assert noop.kernel("decode").workspace_size(Growing(batch=1, num_heads=2)) == 0
 
 
 def test_cuda_protocol_is_told_the_stream(noop):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from mla_kernels.errors import DTypeError, UnsupportedError
 
+from codegen import abi
 from tests.runtime.small_decode import Decode
 from tests.support.native.noop import arguments, expected, launch
 
@@ -47,14 +48,19 @@ def test_the_negative_bit_of_one_part_and_of_a_subclass(problem):
         problem.call(q=negated(problem.q).as_subclass(Subclass))
 
 
-@pytest.mark.parametrize("op", ["sparse_decode", "sparse_prefill", "merge_states", "store_kv", "gather_kv"])
-def test_the_negative_bit_in_every_op(noop, op):
-    named = arguments(op)
-    read = [name for name in ("q", "kv", "kv_cache", "o", "lse", "latent", "rope") if name in named]
-    for name in read:
-        if (op, name) != ("sparse_decode", "lse") and (op, name) != ("sparse_prefill", "lse"):
+@pytest.mark.parametrize(("op", "name"), [(op.name, tensor.name) for op in abi.OPS for tensor in op.tensors])
+def test_the_negative_bit_of_every_tensor(noop, op, name):
+    """Of integers, bytes and results too; a subclass is exchanged by a capsule, and not by functions in C."""
+    for kv_dtype in ("bf16", "e4m3", "fp8_ds_mla"):
+        kernel, named = noop.kernel(op, kv_dtype=kv_dtype), arguments(op, kv_dtype=kv_dtype)
+        if named[name].dtype == torch.float8_e4m3fn:
+            named[name] = named[name].view(torch.uint8)
+        for tensor in (negated(named[name]), negated(named[name]).as_subclass(Subclass)):
             with pytest.raises(UnsupportedError, match=f"{name}: {NEGATIVE}"):
-                launch(noop.kernel(op), named | {name: negated(named[name])})
+                launch(kernel, named | {name: tensor})
+            with pytest.raises(UnsupportedError, match=f"{name}: {NEGATIVE}"):
+                kernel.can_run(named | {name: tensor})
+    assert noop.record.variant == -1
 
 
 def test_a_tensor_at_the_address_of_another_is_asked_again(problem):
@@ -68,9 +74,15 @@ def test_a_tensor_at_the_address_of_another_is_asked_again(problem):
             problem.call(q=negated(plain))
 
 
-def test_the_conjugate_bit_is_refused(problem):
-    with pytest.raises(DTypeError, match="q: got complex64; accepts float32, float16, bfloat16, float8_e4m3fn"):
-        problem.call(q=problem.q.to(torch.complex64).conj())
+def test_the_conjugate_bit_is_refused():
+    problem = Decode(torch.float32)
+    for lazy in (problem.q.to(torch.complex64).conj(), problem.q.to(torch.complex64).conj().as_subclass(Subclass)):
+        with pytest.raises(DTypeError, match="q: got complex64; accepts float32, float16, bfloat16, float8_e4m3fn"):
+            problem.call(q=lazy)
+    imaginary = problem.q.to(torch.complex64).conj().imag
+    assert imaginary.is_neg()
+    with pytest.raises(UnsupportedError, match=f"q: {NEGATIVE}"):
+        problem.call(q=imaginary)
 
 
 @pytest.mark.parametrize("name", ["q", "kv_cache"])

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <vector>
 
 #include "common/text.h"
 #include "cpu/attention.h"
@@ -44,6 +45,52 @@ void split_request(int64_t length, int64_t wanted_splits, PlanEntry& entry) {
   entry.splits = static_cast<int32_t>(std::max<int64_t>(1, ceil_div(length, entry.chunk)));
 }
 
+// A set of requests; a few of them need no allocation.
+class Requests {
+ public:
+  explicit Requests(int64_t batch) : many_(batch > kFew ? words(batch) : 0) {}
+
+  // Returns false where it has the request already.
+  bool insert(size_t request) {
+    uint64_t& word = (many_.empty() ? few_ : many_.data())[request / 64];
+    const uint64_t bit = uint64_t{1} << request % 64;
+    const bool is_new = (word & bit) == 0;
+    word |= bit;
+    return is_new;
+  }
+
+ private:
+  static constexpr int64_t kFew = 512;
+  static size_t words(int64_t batch) { return static_cast<size_t>(ceil_div(batch, 64)); }
+
+  uint64_t few_[kFew / 64] = {};
+  std::vector<uint64_t> many_;
+};
+
+// Whether a plan has each request once, and items and slots in the order in which make_plan counts
+// them. Then every row is written, by one item, and every slot lies in the workspace.
+bool is_sound(const PlanShape& shape, const Plan& plan) {
+  Requests seen(shape.batch);
+  const int64_t most = most_splits(shape);
+  int64_t item = 0;
+  int64_t slot = 0;
+  int64_t split_requests = 0;
+  for (int64_t i = 0; i < shape.batch; ++i) {
+    const PlanEntry& entry = plan.entries[i];
+    if (entry.request < 0 || entry.request >= shape.batch) return false;
+    if (!seen.insert(static_cast<size_t>(entry.request))) return false;
+    if (entry.splits < 1 || entry.splits > most || entry.chunk < 1) return false;
+    if (entry.first_item != item || entry.first_slot != slot) return false;
+    item += entry.splits * shape.row_blocks;
+    if (entry.splits == 1) continue;
+    if (split_requests != i || entry.chunk % kChunkMultiple != 0) return false;
+    slot += entry.splits;
+    ++split_requests;
+  }
+  return item == plan.header->items && split_requests == plan.header->split_requests &&
+         slot <= plan.header->slots;
+}
+
 }  // namespace
 
 int64_t plan_slots(const PlanShape& shape) {
@@ -69,11 +116,9 @@ void make_plan(const PlanShape& shape, const int32_t* seq_lens, Buffer buffer) {
   const int64_t most = most_splits(shape);
   const int64_t target_chunk =
       shape.batch_invariant ? kInvariantChunk : balanced_chunk(shape, seq_lens);
-  int32_t slot = 0;
-  int32_t split_requests = 0;
   for (int64_t b = 0; b < shape.batch; ++b) {
     PlanEntry& entry = entries[b];
-    entry = {static_cast<int32_t>(b), 0, slot, 1, 0};
+    entry = {static_cast<int32_t>(b), 0, 0, 1, 0};
     const int64_t length = seq_lens[b];
     const int64_t wanted = shape.batch_invariant ? ceil_div(length, target_chunk)
                                                  : (2 * length + target_chunk) / (2 * target_chunk);
@@ -83,9 +128,6 @@ void make_plan(const PlanShape& shape, const int32_t* seq_lens, Buffer buffer) {
     } else {
       split_request(length, std::clamp<int64_t>(wanted, 1, most), entry);
     }
-    if (entry.splits == 1) continue;
-    slot += entry.splits;
-    ++split_requests;
   }
   // Split requests come first, because the items that combine them count from there; then the
   // longest ones, so that threads finish together.
@@ -94,9 +136,15 @@ void make_plan(const PlanShape& shape, const int32_t* seq_lens, Buffer buffer) {
            std::make_tuple(b.splits == 1, -b.chunk, b.request);
   });
   int64_t item = 0;
+  int32_t slot = 0;
+  int32_t split_requests = 0;
   for (PlanEntry* entry = entries; entry != end; ++entry) {
     entry->first_item = static_cast<int32_t>(item);
+    entry->first_slot = slot;
     item += entry->splits * shape.row_blocks;
+    if (entry->splits == 1) continue;
+    slot += entry->splits;
+    ++split_requests;
   }
   header = {kTag,
             static_cast<int32_t>(shape.batch),
@@ -120,21 +168,7 @@ Status read_plan(const PlanShape& shape, ConstBuffer buffer, Plan* plan) {
                               slots, " split slots"));
   }
   *plan = {header, reinterpret_cast<const PlanEntry*>(header + 1)};
-  int64_t item = 0;
-  int64_t split_requests = 0;
-  bool sound = true;
-  for (int64_t i = 0; i < shape.batch; ++i) {
-    const PlanEntry& entry = plan->entries[i];
-    const bool split = entry.splits > 1;
-    sound &= entry.request >= 0 && entry.request < shape.batch && entry.chunk >= 1;
-    sound &= entry.splits >= 1 && entry.splits <= kMostSplits && entry.first_item == item;
-    sound &= !split || (entry.first_slot >= 0 && entry.first_slot + entry.splits <= slots);
-    sound &= !split || split_requests == i;
-    item += entry.splits * shape.row_blocks;
-    split_requests += split;
-  }
-  sound &= item == header->items && split_requests == header->split_requests;
-  if (!sound) {
+  if (!is_sound(shape, *plan)) {
     return Status::error(MLA_WORKSPACE, "plan", "a damaged plan", "what plan wrote");
   }
   return {};

@@ -121,6 +121,34 @@ bool Problem::allow_stride(const TensorBinding& binding, Argument argument, cons
                                    : "no negative stride"));
 }
 
+// Notes the memory of a view that has elements, whose strides are not negative.
+bool Problem::add_memory(const TensorBinding& binding, Argument argument, const View& view,
+                         int32_t offset) {
+  const dlpack::Tensor& tensor = view.tensor;
+  const int64_t row = tensor.ndim > binding.outer ? tensor.shape[binding.outer] : 1;
+  int64_t reach = row, bytes;
+  bool overflows = false;
+  for (int i = 0; i < binding.outer && i < tensor.ndim; ++i) {
+    int64_t step;
+    overflows |= __builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step);
+    overflows |= __builtin_add_overflow(reach, step, &reach);
+  }
+  const auto begin = reinterpret_cast<uintptr_t>(view.data());
+  uintptr_t end;
+  overflows |= __builtin_mul_overflow(reach, type_->bytes, &bytes);
+  overflows |= __builtin_add_overflow(begin, static_cast<uintptr_t>(bytes), &end);
+  if (overflows) {
+    return refuse(MLA_STRIDE, argument, text("strides past the end of memory"),
+                  text("strides within the tensor's memory"));
+  }
+  memory_.add(begin, end, binding.written,
+              {argument.name, argument.part, &binding, &field_at(offset), row * type_->bytes,
+               type_->bytes});
+  return !binding.written || are_apart(binding.outer, tensor.shape, tensor.strides, row) ||
+         refuse(MLA_STRIDE, argument, text("strides that reach an element twice"),
+                text("elements that do not overlap"));
+}
+
 bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject* object,
                        int64_t row, int32_t offset) {
   View view;
@@ -129,10 +157,10 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   if (!type_->matches(tensor.dtype)) {
     return refuse(MLA_DTYPE, argument, dtype_text(tensor.dtype), text(type_->accepts));
   }
-  // Asking torch takes longer than the rest of a view. Results are not asked: nothing reads them.
+  // Results have no gradient yet, and asking takes longer than the rest of a view.
   const bool read = !binding.written || binding.row == Row::packed;
   if (read && view.is_torch && dlpack::is_float(tensor.dtype) &&
-      !call_.check_torch(object, argument)) {
+      !call_.check_gradient(object, argument)) {
     return false;
   }
   const int outer = binding.outer;
@@ -164,7 +192,8 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   char* data = view.data();
   if (data == nullptr && binding.optional) data = empty_tensor;
   field_at(offset) = reinterpret_cast<int64_t>(data);
-  return check_alignment(argument, data, type_->bytes);
+  return check_alignment(argument, data, type_->bytes) &&
+         (view.bytes == 0 || add_memory(binding, argument, view, offset));
 }
 
 // Returns the extent that a row must have, or 0 where it may have any.
@@ -287,6 +316,11 @@ bool Problem::read_buffer(const char* name, PyObject* value, bool written, Buffe
   }
   if (written && !check_writable({name}, view)) return false;
   *buffer = {view.data(), view.bytes, true};
+  if (view.bytes > 0) {
+    const auto begin = reinterpret_cast<uintptr_t>(buffer->data);
+    const uintptr_t end = begin + static_cast<uintptr_t>(view.bytes);
+    memory_.add(begin, end, written, {name, -1, nullptr, nullptr, view.bytes, 1});
+  }
   return check_alignment({name}, buffer->data, kBufferAlignment);
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/cache_format.h"
 #include "launcher/arguments/limits.h"
+#include "launcher/arguments/memory.h"
 #include "launcher/tensors/dtype.h"
 #include "launcher/tensors/tensor.h"
 #include "mla/bindings.h"
@@ -61,6 +62,9 @@ class Problem {
   // Reads a plan or a workspace. None leaves the buffer empty.
   bool read_buffer(const char* name, PyObject* value, bool written, Buffer* buffer);
 
+  // Refuses what the kernel writes where it shares memory with another argument.
+  bool check_memory() const { return memory_.check(dims_); }
+
   // Returns the struct as the payload reads it.
   const void* data();
   void* stream() const { return call_.stream(); }
@@ -77,6 +81,8 @@ class Problem {
   bool set_dim(int dim, int64_t extent, Argument argument);
   bool is_bound(int dim) const { return (bound_dims_ >> dim & 1) != 0; }
   [[gnu::cold]] bool refuse_dim(int dim, int64_t extent, Argument argument) const;
+  bool add_memory(const TensorBinding& binding, Argument argument, const View& view,
+                  int32_t offset);
   bool allow_stride(const TensorBinding& binding, Argument argument, const View& view, int index);
   unsigned char* bytes() { return reinterpret_cast<unsigned char*>(words_); }
   int64_t& field_at(int32_t offset) { return words_[offset / sizeof(int64_t)]; }
@@ -84,6 +90,7 @@ class Problem {
 
   const Spec& spec_;
   Call call_;
+  Memory memory_;
   const ElementType* type_ = nullptr;  // the type of the tensor that is being set
   bool partial_ = false;
   uint32_t bound_dims_ = 0;      // a bit for each dimension

@@ -46,25 +46,36 @@ bool ask_device(PyObject* object, dlpack::Device* device) {
   return true;
 }
 
+// Returns the name of the object's type with the first line of an exception, which says why; torch
+// appends its call stack. Where the exception has no text, its type says why.
+PyObject* reason_text(PyObject* object, const Ref& exception) {
+  const Ref name(type_text(object));
+  Ref reason(name ? PyObject_Str(exception.get()) : nullptr);
+  if (name && !reason && take_exception()) reason = Ref(type_text(exception.get()));
+  if (!reason) return nullptr;
+  const Py_ssize_t length = PyUnicode_GetLength(reason.get());
+  const Py_ssize_t line = PyUnicode_FindChar(reason.get(), '\n', 0, length, 1);
+  const Ref first(line < 0 ? reason.release() : PyUnicode_Substring(reason.get(), 0, line));
+  return first ? PyUnicode_FromFormat("%U (%U)", name.get(), first.get()) : nullptr;
+}
+
 // Refuses a tensor that could not be exported, with the pending exception as the cause.
 bool refuse_export(PyObject* object, Argument argument, int32_t device_type) {
   Ref cause = take_exception();
   if (!cause) return false;
-  const Ref name(type_text(object));
-  if (!name) return false;
   dlpack::Device device;
   if (!ask_device(object, &device)) {
-    Ref unknown = take_exception();
-    if (!unknown) return false;
-    return refuse(MLA_DEVICE, argument, PyUnicode_FromFormat("%U (%S)", name.get(), unknown.get()),
-                  device_type_text(device_type), std::move(cause));
+    const Ref unknown = take_exception();
+    return unknown && refuse(MLA_DEVICE, argument, reason_text(object, unknown),
+                             device_type_text(device_type), std::move(cause));
   }
   if (!is_on(device_type, device)) {
     return refuse(MLA_DEVICE, argument, device_text(device.type, device.id),
                   device_type_text(device_type), std::move(cause));
   }
-  return refuse(MLA_DTYPE, argument, PyUnicode_FromFormat("%U (%S)", name.get(), cause.get()),
-                PyUnicode_FromString("a tensor that DLPack can export"), std::move(cause));
+  PyObject* got = reason_text(object, cause);  // before the cause moves into the call
+  return refuse(MLA_DTYPE, argument, got, PyUnicode_FromString("a tensor that DLPack can export"),
+                std::move(cause));
 }
 
 Ref export_capsule(PyObject* object, bool with_stream, void* stream) {
@@ -221,7 +232,7 @@ bool Call::read(PyObject* object, Argument argument, View* view) {
     return refuse(MLA_DEVICE, argument, PyUnicode_FromString("a tensor without memory"),
                   device_type_text(device_type_));
   }
-  return true;
+  return !is_torch || check_no_negative_bit(object, argument);
 }
 
 }  // namespace mla::launcher

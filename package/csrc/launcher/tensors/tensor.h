@@ -37,13 +37,13 @@ class Call {
   // Takes the device that tensors must lie on.
   bool use_device(int32_t ordinal);
 
-  // Views a tensor, and refuses an object that is none, has no memory or lies on another device.
+  // Views a tensor, and refuses an object that is none, has no memory or lies on another device,
+  // and a torch tensor whose elements are not those that its memory holds.
   bool read(PyObject* object, Argument argument, View* view);
 
-  // Refuses a torch tensor whose elements are not those that its memory holds, or whose gradient
-  // would be lost.
-  bool check_torch(PyObject* object, Argument argument) {
-    return check_torch_tensor(object, argument, &grad_mode_);
+  // Refuses a torch tensor whose gradient would be lost.
+  bool check_gradient(PyObject* object, Argument argument) {
+    return check_no_gradient(object, argument, &grad_mode_);
   }
 
   int32_t device() const { return device_ < 0 ? 0 : device_; }

@@ -109,17 +109,17 @@ TorchType torch_type(PyTypeObject* type) {
   return own ? TorchType::tensor : TorchType::subclass;
 }
 
-bool check_torch_tensor(PyObject* object, Argument argument, GradMode* mode) {
-  if (!find_functions(object)) return false;
+bool check_no_negative_bit(PyObject* object, Argument argument) {
+  if (was_seen(object)) return true;
   bool flag;
-  if (!was_seen(object)) {
-    if (!read_flag(torch.is_neg(object, nullptr), &flag)) return false;
-    if (flag) {
-      return refuse_tensor(argument, "a tensor with its negative bit set",
-                           "a tensor without it; call resolve_neg() on it first");
-    }
-    if (!remember(object)) return false;
-  }
+  if (!find_functions(object) || !read_flag(torch.is_neg(object, nullptr), &flag)) return false;
+  if (!flag) return remember(object);
+  return refuse_tensor(argument, "a tensor with its negative bit set",
+                       "a tensor without it; call resolve_neg() on it first");
+}
+
+bool check_no_gradient(PyObject* object, Argument argument, GradMode* mode) {
+  bool flag;
   if (*mode == GradMode::unknown) {
     if (!read_flag(torch.is_grad_enabled(nullptr, nullptr), &flag)) return false;
     *mode = flag ? GradMode::on : GradMode::off;

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "launcher/arguments/problem.h"
+#include "launcher/python/mapping.h"
 #include "mla/formats.h"
 
 namespace mla::launcher {
@@ -59,7 +60,7 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   Buffer plan, workspace;
   int64_t plan_bytes = 0, workspace_bytes = 0;
   if (!problem.read_buffer("plan", rest[0], false, &plan) ||
-      !problem.read_buffer("workspace", rest[1], true, &workspace) ||
+      !problem.read_buffer("workspace", rest[1], true, &workspace) || !problem.check_memory() ||
       !ask_size(kernel, payload.plan_size, problem, &plan_bytes) ||
       !ask_size(kernel, payload.workspace_size, problem, &workspace_bytes)) {
     return nullptr;
@@ -81,15 +82,9 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   return none();
 }
 
-// Returns a copy that nobody else changes, so that the tensors in it live as long as it does.
-Ref own(PyObject* mapping) {
-  Ref copy(PyDict_New());
-  return copy && PyDict_Update(copy.get(), mapping) == 0 ? std::move(copy) : Ref();
-}
-
 PyObject* query_size(PyObject* self, PyObject* mapping, SizeFunction size) {
   const auto& kernel = *reinterpret_cast<const Kernel*>(self);
-  const Ref arguments = own(mapping);
+  const Ref arguments = copy_arguments(mapping);
   Problem problem(kernel.spec);
   int64_t bytes = 0;
   if (!arguments || !problem.set_by_name(arguments.get()) ||
@@ -111,9 +106,9 @@ PyObject* kernel_plan_size(PyObject* self, PyObject* problem) {
 
 PyObject* kernel_can_run(PyObject* self, PyObject* mapping) {
   const auto& kernel = *reinterpret_cast<const Kernel*>(self);
-  const Ref arguments = own(mapping);
+  const Ref arguments = copy_arguments(mapping);
   Problem problem(kernel.spec);
-  if (!arguments || !problem.set_by_name(arguments.get()) ||
+  if (!arguments || !problem.set_by_name(arguments.get()) || !problem.check_memory() ||
       !check(kernel, kernel.payload->functions.can_run(kernel.variant, problem.data()))) {
     return nullptr;
   }
@@ -130,12 +125,12 @@ PyObject* kernel_plan(PyObject* self, PyObject* positional, PyObject* keywords) 
   }
   const auto& kernel = *reinterpret_cast<const Kernel*>(self);
   const Functions& payload = kernel.payload->functions;
-  const Ref arguments = own(mapping);
+  const Ref arguments = copy_arguments(mapping);
   Problem problem(kernel.spec);
   Buffer plan;
   int64_t bytes = 0;
   if (!arguments || !problem.use_stream(stream) || !problem.set_by_name(arguments.get()) ||
-      !problem.read_buffer("out", out, true, &plan) ||
+      !problem.read_buffer("out", out, true, &plan) || !problem.check_memory() ||
       !ask_size(kernel, payload.plan_size, problem, &bytes) || !check_size("out", plan, bytes)) {
     return nullptr;
   }
@@ -267,7 +262,7 @@ bool read_limit(PyObject* name, PyObject* value, Spec* spec) {
 bool read_limits(PyObject* limits, Spec* spec) {
   for (Limits& unlimited : spec->limits) unlimited = Limits();
   for (Limits& unlimited : spec->scalar_limits) unlimited = Limits();
-  const Ref copy = own(limits);
+  const Ref copy = copy_arguments(limits);
   PyObject *name, *value;
   Py_ssize_t position = 0;
   while (copy && PyDict_Next(copy.get(), &position, &name, &value)) {
