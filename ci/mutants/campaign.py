@@ -97,7 +97,7 @@ def _control(workspace: Workspace, left: Sequence[Mutant]) -> None:
     with_options = {tests for tests in wanted if any(test.startswith("-") for test in tests)}
     plain = tuple(dict.fromkeys(test for tests in wanted if tests not in with_options for test in tests))
     for tests in (plain, *sorted(with_options)):
-        done = workspace.test(tests, CONTROL_SECONDS)
+        done = workspace.test(tests, CONTROL_SECONDS, "--maxfail=30")
         if tests and done.status != 0:
             raise SystemExit(f"these tests fail without any mutant:\n{done.output[-8000:]}")
 

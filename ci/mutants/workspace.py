@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ci.mutants.mutant import Mutant
 
+IDENTITY = ("-c", "user.name=mutants", "-c", "user.email=mutants@localhost")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -42,6 +43,9 @@ class Workspace:
         self._environment = environment
         shutil.rmtree(self.source, ignore_errors=True)
         shutil.copytree(source, self.source, symlinks=True)
+        # Some tests ask for the commit of the sources.
+        for arguments in (("init", "-q"), ("add", "--all"), ("commit", "-q", "-m", "The sources")):
+            subprocess.run(["git", "-C", self.source, *IDENTITY, *arguments], check=True, capture_output=True)
 
     @contextmanager
     def mutated(self, mutant: Mutant) -> Iterator[None]:
