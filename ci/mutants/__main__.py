@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ci.mutants import gpu
 from ci.mutants.mutant import Mutant, MutantError, mutants, problems
+from ci.mutants.results import PAGE, Results, page
 
 
 def main() -> int:
@@ -30,6 +31,9 @@ def main() -> int:
     # A machine that only runs mutants has none of what these modules import.
     from ci.mutants import campaign
 
+    if options.page:
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), listed, Results().by_name), encoding="utf-8")
+        return 0
     if options.build_only:
         chosen = [mutant for mutant in listed if mutant.gpu and mutant.table == options.build_only]
         return campaign.build_only(chosen, options.build_only, options.out)
@@ -47,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nox -s mutants --", description=__doc__)
     parser.add_argument("names", nargs="*", help="mutants or tables; by default all that need no GPU")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many are built and tested at a time")
+    parser.add_argument("--page", action="store_true", help="write docs/mutants.md from the results, and run nothing")
     parser.add_argument("--build-only", metavar="PAYLOAD", help="build the mutants of a GPU payload")
     parser.add_argument("--out", type=Path, default=Path("dist/mutants"), help="where --build-only puts libraries")
     parser.add_argument("--run-gpu", type=Path, metavar="DIR", help="run the tests of what --build-only built")

@@ -6,9 +6,6 @@ Running needs pytest, the wheels of the project and a clone, but no compiler and
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -35,9 +32,7 @@ def build(listed: Sequence[Mutant], workspace: Workspace, defines: Mapping[str, 
         folder.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
         try:
-            with workspace.mutated(mutant):
-                _reduce(workspace, mutant)
-                workspace.make(mutant.table, defines, folder)
+            workspace.make_with(mutant, defines, folder)
         except BuildError as error:
             (folder / "build.log").write_text(str(error), encoding="utf-8")
             print(f"{mutant.name}: not built; see {folder / 'build.log'}")
@@ -68,15 +63,6 @@ def run(folder: Path, path: Path) -> bool:
         text = json.dumps({name: asdict(result) for name, result in found.items()}, indent=1)
         path.write_text(f"{text}\n", encoding="utf-8")
     return all(result.outcome in ("killed", "timed out") for result in found.values())
-
-
-def _reduce(workspace: Workspace, mutant: Mutant) -> None:
-    """Render the units that the tests need."""
-    command = [sys.executable, "-m", "ci.mutants.reduce", mutant.table, *mutant.units]
-    environment = {**os.environ, "PYTHONPATH": str(workspace.source)}
-    done = subprocess.run(command, cwd=workspace.source, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{mutant.name}: {done.stderr}")
 
 
 def _stated(folder: Path) -> object:

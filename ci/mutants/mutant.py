@@ -38,13 +38,13 @@ class Mutant:
     why : str
         What would go wrong for a user.
     tests : tuple[str, ...]
-        Paths and names for pytest, of which one must fail; or ``("build",)`` where compiling must fail.
+        Arguments of pytest, such as paths, of which one test must fail; or ``("build",)`` where compiling must fail.
     table : str
         The table that has it: its area, or the payload of a GPU.
     gpu : bool
         Whether its tests need a GPU; it is then built here and run elsewhere.
     units : tuple[str, ...]
-        Of a GPU payload, the units that its tests need; empty for all.
+        Of a GPU payload, the units that are compiled with the change; empty for all. The library has the others too.
     survives : str
         Why no test can notice it; empty where one must.
     seconds : int
@@ -67,6 +67,11 @@ class Mutant:
     def compiled(self) -> bool:
         """Whether the core has to be built again."""
         return self.file.startswith(COMPILED)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Those of ``tests`` that name a file: not options and what belongs to them."""
+        return tuple(test for test in self.tests if test == "build" or ".py" in test or test.startswith("tests/"))
 
     @property
     def sha256(self) -> str:
@@ -116,7 +121,7 @@ def problems(listed: Iterable[Mutant], root: Path = ROOT) -> list[str]:
             found.append(f"{mutant.name}: it changes nothing")
         if not mutant.tests:
             found.append(f"{mutant.name}: it names no test")
-        found += [f"{mutant.name}: there is no test {test}" for test in mutant.tests if not _is_there(root, test)]
+        found += [f"{mutant.name}: there is no test {test}" for test in mutant.paths if not _is_there(root, test)]
     return found
 
 

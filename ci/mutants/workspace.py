@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ci.mutants.mutant import Mutant
 
+IDENTITY = ("-c", "user.name=mutants", "-c", "user.email=mutants@localhost")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -42,6 +43,9 @@ class Workspace:
         self._environment = environment
         shutil.rmtree(self.source, ignore_errors=True)
         shutil.copytree(source, self.source, symlinks=True)
+        # Some tests ask for the commit of the sources.
+        for arguments in (("init", "-q"), ("add", "--all"), ("commit", "-q", "-m", "The sources")):
+            subprocess.run(["git", "-C", self.source, *IDENTITY, *arguments], check=True, capture_output=True)
 
     @contextmanager
     def mutated(self, mutant: Mutant) -> Iterator[None]:
@@ -53,6 +57,41 @@ class Workspace:
             yield
         finally:
             path.write_text(text, encoding="utf-8")
+
+    def make_with(self, mutant: Mutant, defines: Mapping[str, str], site: Path) -> None:
+        """Build a payload in which only the objects of ``mutant.units`` are of the mutant, and install it.
+
+        A header is included by nearly all units. Once its objects are compiled, the file gets its old text and time
+        back, so that the other objects stay as they are and the library is complete.
+
+        Raises
+        ------
+        BuildError
+            Something does not compile.
+        """
+        path, build = self.source / mutant.file, self.build / mutant.table
+        if not mutant.units:
+            with self.mutated(mutant):
+                self.make(mutant.table, defines, site)
+            return
+        self.make(mutant.table, defines)
+        objects = [found for unit in mutant.units for found in sorted(build.rglob(f"{unit}.c*.o"))]
+        if len(objects) != len(mutant.units):
+            raise BuildError(f"{mutant.name}: the units {mutant.units} have the objects {objects}")
+        text, times = path.read_text(encoding="utf-8"), (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+        try:
+            path.write_text(mutant.applied(text), encoding="utf-8")
+            for found in objects:
+                found.unlink()
+            self._run("ninja", "-C", build, *(found.relative_to(build) for found in objects))
+            path.write_text(text, encoding="utf-8")
+            os.utime(path, ns=times)
+            self.make(mutant.table, defines, site)
+        finally:
+            path.write_text(text, encoding="utf-8")
+            os.utime(path, ns=times)
+            for found in objects:
+                found.unlink(missing_ok=True)
 
     def make(self, payload: str, defines: Mapping[str, str], site: Path | None = None) -> None:
         """Build the core or a payload, and install it in ``site`` as a wheel would be.

@@ -9,7 +9,7 @@ import pytest
 
 from ci.mutants import campaign
 from ci.mutants.mutant import Mutant, MutantError, mutants, problems
-from ci.mutants.results import Result, Results, table
+from ci.mutants.results import PAGE, Result, Results, page, table
 from ci.mutants.workspace import Workspace
 
 MUTANT = Mutant("m", "part.py", "+ 1", "+ 2", "It counts wrong.", ("test_part.py",), "python")
@@ -96,3 +96,23 @@ def test_the_table_names_survivors_with_their_reasons():
     assert "| python | 2 | 1 | 0 | 1 |" in text
     assert "| `other` | Both are the same number. |" in text
     assert "| `m` | It counts wrong. | `test_part.py::test_next` |" in text
+
+
+def test_the_page_has_the_results_that_were_measured():
+    """``python -m ci.mutants --page`` writes it."""
+    results = Results().by_name
+    listed = [mutant for mutant in mutants() if mutant.name in results]
+    assert [mutant.name for mutant in listed if results[mutant.name].mutant != mutant.sha256] == []
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(text, mutants(), results)
+
+
+def test_there_are_mutants_of_every_area_and_few_survive():
+    listed = mutants()
+    assert {mutant.table for mutant in listed} >= {"ci", "cpu", "generator", "launcher", "python", "sm90"}
+    results = Results().by_name
+    outcomes = [results[mutant.name].outcome for mutant in listed if mutant.name in results]
+    assert len(outcomes) >= 80
+    assert sum(outcome in campaign.KILLED for outcome in outcomes) >= 0.95 * len(outcomes)
+    assert all(mutant.survives for mutant in listed
+               if mutant.name in results and results[mutant.name].outcome not in campaign.KILLED)  # fmt: skip
