@@ -87,9 +87,15 @@ def drawn(seed: int, noise: Noise, variants: dict[str, list[Variant]], space: Sp
         "asked": lambda: asked(make, case),
         "together": lambda: crowded(make, case),
     }
+    settle_framework(case, space)
     case = changes.get(kind, lambda: case)()
-    space.framework = case.notes.get("framework", space.framework)
-    out = {"gather_kv": "out_dtype", "merge_states": "out_dtype"}.get(case.op, "")
-    if (case.variant.traits.get("out_dtype") == "bf16" and not case.arguments.get("out")) or out in case.arguments:
-        space.framework = "torch"  # NumPy cannot allocate every output
+    settle_framework(case, space)
     return case
+
+
+def settle_framework(case: Case, space: Space) -> None:
+    """Take torch where NumPy could not allocate an output."""
+    space.framework = case.notes.get("framework", space.framework)
+    unknown = case.variant.traits.get("out_dtype") == "bf16" and not case.arguments.get("out")
+    if unknown or "out_dtype" in case.arguments:
+        space.framework = "torch"

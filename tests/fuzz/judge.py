@@ -79,7 +79,7 @@ def direct(case: Case, space: Space, arguments: dict[str, Any]) -> Callable[[], 
         arguments.pop(name, None)
     problem = {name: value for name, value in arguments.items() if is_of_problem(case, name, value)}
     if case.how == "planned":
-        dims = dict(zip(("batch", "q_len", "num_heads"), first(case.arguments["q"]).shape, strict=False))
+        dims = dict(zip(("batch", "q_len", "num_heads"), case.notes["dims"], strict=True))
         options = {"max_splits": 0, "batch_invariant": False} | options
         size = kernel.plan_size(**dims, **options, **on(case))
         buffer = case.notes["plan"] = Array("uint8", (size,), (1,), align=16)
@@ -117,11 +117,6 @@ def is_of_problem(case: Case, name: str, value: Any) -> bool:
 def on(case: Case) -> dict[str, int]:
     """The device, where sizes depend on it."""
     return {"device": 0} if case.variant.arch != "cpu" else {}
-
-
-def first(value: Any) -> Any:
-    """The first of a pair."""
-    return value[0] if isinstance(value, tuple) else value
 
 
 _KNOWN: dict[str, frozenset[str]] = {}

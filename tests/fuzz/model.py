@@ -65,20 +65,33 @@ class Rows:
 
 @dataclass
 class Precision:
-    """What a variant rounds to, and with what factor it reads the cache."""
+    """What a variant rounds to.
+
+    Attributes
+    ----------
+    weights, logits : float
+        How far a weight and a factor of a logit may be from their own, relative to them.
+    out : str
+        The type of the output.
+    least : float
+        A weight below this part of the greatest one may become 0.
+    """
 
     weights: float
     logits: float
     out: str
+    least: float = 0.0
 
     @classmethod
     def of(cls, q_dtype: str, kv_dtype: str, out_dtype: str, device: str) -> Precision:
         """The precision of a variant: 16-bit kernels round the numbers of an fp8_ds_mla cache to 16 bits."""
-        weights = (KEYS if device == "cpu" else ON_CUDA)[q_dtype]
+        weights, least = (KEYS if device == "cpu" else ON_CUDA)[q_dtype], 0.0
         if device != "cpu" and kv_dtype == "e4m3":
-            weights = E4M3_WEIGHTS
+            weights, least = E4M3_WEIGHTS, 2.0**-10
+        elif device != "cpu" and q_dtype == "fp16":
+            least = 2.0**-24
         rounded = kv_dtype == "fp8_ds_mla" and q_dtype != "fp32"
-        return cls(weights, 2.0**-8 if rounded else 2.0**-21, out_dtype)
+        return cls(weights, 2.0**-8 if rounded else 2.0**-21, out_dtype, least)
 
 
 def attend(
@@ -109,6 +122,9 @@ def attend(
     values = keys[:, :LATENT]
     out = weights @ values * out_factor
     spread = weights @ np.abs(values) * abs(out_factor)
+    lost = (
+        (weights > 0) @ np.abs(values) * (abs(out_factor) * precision.least / total)[:, None] if precision.least else 0
+    )
     off = noise.max(axis=1)
     if sink is not None:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -116,7 +132,7 @@ def attend(
         out, spread = out * share[:, None], spread * share[:, None]
     rounding = ROUNDING[precision.out]
     summed = len(keys) * ROUNDING["fp32"]  # equal numbers are rounded the same way, one after another
-    bound = spread * (precision.weights + summed + 2 * off)[:, None] + np.abs(out) * 2 * rounding + 1e-30
+    bound = spread * (precision.weights + summed + 2 * off)[:, None] + np.abs(out) * 2 * rounding + 1e-30 + lost
     if precision.out == "fp16":
         bound += 2.0**-24
     scale = np.abs(np.where(empty, 0, lse))

@@ -13,9 +13,10 @@ from mla_kernels._types import OpName
 
 from tests.fuzz import command, planted
 from tests.fuzz.changes import wild
+from tests.fuzz.changes.mutations import mutated
 from tests.fuzz.draw import PROBLEMS, drawn
 from tests.fuzz.memory import Space
-from tests.fuzz.problems.case import RETURNED
+from tests.fuzz.problems.case import RETURNED, Maker
 from tests.fuzz.supervisor import Progress, Settings, Supervisor
 from tests.fuzz.worker import BLOCK, Finding, Worker, shared
 
@@ -32,8 +33,19 @@ def test_every_variant_and_kind_is_drawn() -> None:
     space = Space()
     cases = [drawn(seed, noise, variants, space) for seed in range(3000) if space.reset() is None]
     assert {case.variant.name for case in cases} == {row.name for rows in variants.values() for row in rows}
-    named = {case.label.split()[0] for case in cases if case.kind == "mutated" and case.verdict == "refuse"}
-    assert {argument for names in _launcher.OPS.values() for argument in names} - {"lse"} <= named | {"q_scale"}
+
+
+@pytest.mark.parametrize("op", PROBLEMS)
+def test_every_argument_is_made_wrong(op: str) -> None:
+    noise, variants = shared("cpu")
+    space = Space()
+    wrong = set()
+    for seed in range(500):
+        space.reset()
+        make = Maker(seed, noise, "cpu")
+        case = mutated(make, PROBLEMS[op](make, make.random.choice(variants[op])), space)
+        wrong.add(case.label.partition(" ")[0])
+    assert set(_launcher.OPS[op]) <= wrong
 
 
 def test_the_model_of_right_answers_knows_nothing_of_the_package() -> None:

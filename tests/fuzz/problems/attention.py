@@ -16,7 +16,8 @@ PAGE_SIZES = (1, 2, 3, 5, 7, 8, 16, 16, 32, 48, 61, 64, 64, 128)
 SCALES = (192**-0.5, 192**-0.5, 192**-0.5, 576**-0.5, 1.0, 0.001, 0.0, -0.05)
 KV_SCALES = (0.005, 0.00173, 1 / 256)
 
-MOST_SPLITS = {"cpu": 2**40, "cuda": 1024}
+MOST_SPLITS = {"cpu": 2**40, "cuda": 48}
+"""Partial results of more do not fit into the memory that a workspace has here."""
 
 
 def scalars(make: Maker, variant: Variant) -> dict[str, Any]:
