@@ -120,7 +120,7 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
         arguments["max_splits"] = make.random.choice((0, 1, 2, 3, 7, 64, MOST_SPLITS[make.device]))
     if make.chance(0.2):
         arguments["batch_invariant"] = make.random.choice((True, False))
-    case = Case("decode", variant, arguments, dict)
+    case = Case("decode", variant, arguments, dict, notes={"dims": (batch, q_len, heads)})
     case.answers = lambda: decode_answers(case, make.device)
     return case
 
