@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codegen import abi, formats, models, shapes
-from codegen.model import Allow, Box, Matrix, MatrixError, Row, Trait, Values, choices
+from codegen import abi, formats, models, schema, shapes
+from codegen.model import Allow, Arch, Box, Matrix, Row, Trait, Values, choices
 from codegen.rows import Entry, document, entries
+from codegen.schema import MATRIX, MatrixError
+from codegen.schema.lines import line_of
 
-MATRIX = Path(__file__).parent / "matrix"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-TABLES = ("enum", "trait", "field", "op", "default_widths", "format", "arch", "allow", "kernel", "model", "unread")
 BESIDE = ("op", "arch", "device", "folder", "priority", "reasons")
 """What an entry says beside the fields of its points."""
 
@@ -26,45 +27,24 @@ def load(folder: Path = MATRIX) -> Matrix:
     Raises
     ------
     MatrixError
-        A file is not TOML, or a table lacks the shape that the model needs; it is named.
+        With every place where a file does not have the form of the schema. If there is none: with every table that
+        names what other tables lack.
     """
-    paths = sorted(folder.glob("*.toml"))
-    files = {path.name: shapes.table(path.name, document(path), (), TABLES) for path in paths}
-    cache_formats = _formats(files)
-    enums = {name: shapes.words(where, names) for where, name, names in _named(files, "enum")}
-    named = shapes.words("formats.toml", list(cache_formats.types))
-    enums["DType"] = tuple(dict.fromkeys([*enums.get("DType", ()), *named]))
-    traits = {name: shapes.trait(name, where, table) for where, name, table in _named(files, "trait")}
-    traits |= {name: replace(traits[name], unnamed=width) for name, width in cache_formats.defaults.items()}
-    archs = [
-        shapes.arch(f"{name}: arch {number}", table)
-        for name, file in files.items()
-        for number, table in enumerate(file.get("arch", ()), 1)
-    ]
-    domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(arch.name for arch in archs)}
-    domains |= {name: shapes.domain(where, table) for where, name, table in _named(files, "field")}
-    for where, name, table in _named(files, "trait"):
-        domains[name] = cache_formats.domains.get(name) or _trait_domain(where, traits[name], table, enums)
-    accepted = {
-        name: shapes.words(where, shapes.table(where, table, ("accepts",))["accepts"])
-        for where, name, table in _named(files, "op")
-    }
-    matrix = Matrix(
-        enums=enums,
-        traits=traits,
-        domains=domains,
-        accepted=accepted,
-        archs={arch.name: arch for arch in archs},
-        formats=cache_formats,
-        allows=(),
-        rows=(),
-        version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
-        sha256=digest(folder, "*.toml"),
-        models=_models(files),
-    )
-    kernels = [entry for path in paths for _, _, rows in entries(path, "kernel") for entry in rows]
-    rows = tuple(_row(matrix, entry) for entry in kernels)
-    return replace(matrix, rows=rows, allows=tuple(_allows(matrix, paths)))
+    texts = schema.check(folder)
+    matrix = _tables(texts, digest(folder, "*.toml"))
+    rows, allows = list[Row](), list[Allow]()
+    with _Problems() as problems:
+        for path in sorted(folder.glob("*.toml")):
+            with problems.kept():
+                for _, _, kernels in entries(path, "kernel"):
+                    for entry in kernels:
+                        with problems.kept():
+                            rows.append(_row(matrix, entry))
+            with problems.kept():
+                for place, shared, boxes in entries(path, "allow"):
+                    with problems.kept():
+                        allows += _allows(matrix, f"{path.name}:{place.header + 1}", shared, boxes)
+    return replace(matrix, rows=tuple(rows), allows=tuple(allows))
 
 
 def digest(folder: Path, pattern: str) -> str:
@@ -76,14 +56,89 @@ def digest(folder: Path, pattern: str) -> str:
     return total.hexdigest()
 
 
-def _named(files: Mapping[str, Mapping[str, Any]], kind: str) -> Iterator[tuple[str, str, Any]]:
-    """Each table ``[kind.name]`` of all files: where it stands, its name, and what it says."""
-    for path, file in files.items():
-        named = file.get(kind, {})
-        if not isinstance(named, Mapping):
-            shapes.refuse(f"{path}: {kind}", named, f"tables [{kind}.<name>]")
-        for name, stated in named.items():
-            yield f"{path}: {kind}.{name}", name, stated
+class _Problems(list[str]):
+    """Collects what several tables raise, and raises all of it at the end."""
+
+    def __enter__(self) -> _Problems:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None and self:
+            raise MatrixError(list(dict.fromkeys(self)))
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Go on behind the block if it raises."""
+        try:
+            yield
+        except MatrixError as error:
+            self.extend(error.problems)
+
+
+def _tables(texts: Mapping[str, str], sha256: str) -> Matrix:
+    """All tables but those of points."""
+    cache_formats = formats.parse(texts["formats.toml"])
+    with _Problems() as problems:
+        enums = {name: tuple(names) for _, name, names in _named(texts, "enum", problems)}
+        enums["DType"] = tuple(dict.fromkeys([*enums.get("DType", ()), *cache_formats.types]))
+        stated = list(_named(texts, "trait", problems))
+        traits = {name: shapes.trait(name, table) for _, name, table in stated}
+        archs = _archs(texts, problems)
+        domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(archs)}
+        domains |= {name: shapes.domain(table) for _, name, table in _named(texts, "field", problems)}
+        for where, name, table in stated:
+            with problems.kept():
+                domains[name] = cache_formats.domains.get(name) or _trait_domain(where, traits[name], table, enums)
+        accepted = {name: tuple(table["accepts"]) for _, name, table in _named(texts, "op", problems)}
+        problems.extend(_missing(traits, domains, accepted))
+    traits |= {name: replace(traits[name], unnamed=width) for name, width in cache_formats.defaults.items()}
+    return Matrix(
+        enums=enums,
+        traits=traits,
+        domains=domains,
+        accepted=accepted,
+        archs=archs,
+        formats=cache_formats,
+        allows=(),
+        rows=(),
+        version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
+        sha256=sha256,
+        models=models.parse(texts["models.toml"]) if "models.toml" in texts else models.Models(),
+    )
+
+
+def _named(texts: Mapping[str, str], kind: str, problems: list[str]) -> Iterator[tuple[str, str, Any]]:
+    """Each table ``[kind.name]`` of all files: its file and line, its name, and what it says; each name once."""
+    seen: dict[str, str] = {}
+    for file, text in texts.items():
+        for name, stated in document(text).get(kind, {}).items():
+            where = f"{file}:{line_of(text, (kind, name))}: {kind}.{name}"
+            if name in seen:
+                problems.append(f"{where}: it stands at {seen[name]} already")
+            seen.setdefault(name, where)
+            yield where, name, stated
+
+
+def _archs(texts: Mapping[str, str], problems: list[str]) -> dict[str, Arch]:
+    """The archs by name; no other has the name or the payload of one."""
+    found: dict[str, Arch] = {}
+    for file, text in texts.items():
+        for number, table in enumerate(document(text).get("arch", [])):
+            arch, where = shapes.arch(table), f"{file}:{line_of(text, ('arch', number))}: arch {table['name']}"
+            if arch.name in found:
+                problems.append(f"{where}: another arch has this name")
+            if arch.payload in {other.payload for other in found.values()}:
+                problems.append(f"{where}: another arch has the payload {arch.payload}")
+            found[arch.name] = arch
+    return found
+
+
+def _missing(traits: Mapping[str, Trait], domains: Mapping[str, Values], accepted: Mapping[str, object]) -> list[str]:
+    """Tables of ``domains.toml`` that the ops need and no file has."""
+    wanted = dict.fromkeys(trait for op in abi.OPS for trait in op.traits)
+    found = [f"domains.toml:1: the table [trait.{name}] is missing" for name in wanted if name not in traits]
+    found += [f"domains.toml:1: the table [op.{op.name}] is missing" for op in abi.OPS if op.name not in accepted]
+    return found + ["domains.toml:1: the table [field.kv_layout] is missing"] * ("kv_layout" not in domains)
 
 
 def _trait_domain(where: str, trait: Trait, table: Mapping[str, Any], enums: Mapping[str, tuple[str, ...]]) -> Values:
@@ -91,65 +146,49 @@ def _trait_domain(where: str, trait: Trait, table: Mapping[str, Any], enums: Map
     if trait.enum is not None and trait.enum not in enums:
         shapes.refuse(f"{where}: enum", trait.enum, ", ".join(enums))
     everything = enums[trait.enum] if trait.enum else ()
-    listed = shapes.values(f"{where}: values", table["values"]) if "values" in table or not everything else everything
+    listed = shapes.values(table.get("values", list(everything)))
     if trait.enum and not set(choices(listed)) <= set(everything):
         shapes.refuse(f"{where}: values", table["values"], ", ".join(everything))
+    if not listed:
+        shapes.refuse(f"{where}: values", [], "at least one value")
     return listed
-
-
-def _formats(files: Mapping[str, Mapping[str, Any]]) -> formats.Formats:
-    try:
-        return formats.parse(files["formats.toml"])
-    except (KeyError, TypeError) as error:
-        raise MatrixError([f"the formats of caches: {error}"]) from error
-
-
-def _models(files: Mapping[str, Mapping[str, Any]]) -> models.Models:
-    try:
-        return models.parse(files["models.toml"]) if "models.toml" in files else models.Models()
-    except (KeyError, TypeError) as error:
-        raise MatrixError([f"the models: {error}"]) from error
 
 
 def _row(matrix: Matrix, entry: Entry) -> Row:
     fields, where = entry.fields, entry.where
-    op = shapes.word(f"{where}: op", _op(where, fields))
-    for name in ("folder", "reasons"):
-        if name in fields:
-            raise MatrixError([f"{where}: {name} belongs to an [[allow]] table"])
-    points = {name: shapes.values(f"{where}: {name}", value) for name, value in fields.items() if name not in BESIDE}
-    priority = shapes.integer(f"{where}: priority", fields.get("priority", 0))
+    op = _op(where, fields)
+    points = {name: shapes.values(value) for name, value in fields.items() if name not in BESIDE}
     left_out = matrix.unnamed(op) if op in abi.OP else {}
-    return Row(where, op, shapes.served(where, fields, matrix.archs), {**left_out, **points}, priority)
+    archs = shapes.served(where, fields, matrix.archs)
+    return Row(where, op, archs, {**left_out, **points}, fields.get("priority", 0))
 
 
-def _op(where: str, fields: Mapping[str, Any]) -> object:
+def _op(where: str, fields: Mapping[str, Any]) -> str:
     if "op" not in fields:
         raise MatrixError([f"{where}: field 'op' is missing"])
-    return fields["op"]
+    return str(fields["op"])
 
 
-def _allows(matrix: Matrix, paths: list[Path]) -> Iterator[Allow]:
-    """Each ``[[allow]]`` table once for each of its archs."""
-    for path in paths:
-        for place, shared, rows in entries(path, "allow"):
-            where = f"{path.name}:{place.header + 1}"
-            op, archs = _op(where, shared), shapes.served(where, shared, matrix.archs)
-            reasons = shapes.reasons(f"{where}: reasons", shared.get("reasons", {}))
-            if not isinstance(op, str) or op not in abi.OP:
-                shapes.refuse(f"{where}: op", op, ", ".join(abi.OP))
-            for arch in archs:
-                if arch not in matrix.archs:
-                    shapes.refuse(f"{where}: arch", arch, ", ".join(matrix.archs))
-                folder = shapes.word(f"{where}: folder", shared.get("folder", matrix.archs[arch].payload))
-                boxes = tuple(_box(matrix, op, entry, folder, reasons) for entry in rows)
-                yield Allow(where, op, arch, folder, boxes, reasons)
+def _allows(matrix: Matrix, where: str, shared: Mapping[str, Any], rows: list[Entry]) -> Iterator[Allow]:
+    """An ``[[allow]]`` table once for each of its archs."""
+    op, archs = _op(where, shared), shapes.served(where, shared, matrix.archs)
+    reasons = shared.get("reasons", {})
+    if op not in abi.OP:
+        shapes.refuse(f"{where}: op", op, ", ".join(abi.OP))
+    for arch in archs:
+        if arch not in matrix.archs:
+            shapes.refuse(f"{where}: arch", arch, ", ".join(matrix.archs))
+        folder = shared.get("folder", matrix.archs[arch].payload)
+        boxes = tuple(_box(matrix, op, entry, folder, reasons) for entry in rows)
+        yield Allow(where, op, arch, folder, boxes, reasons)
 
 
 def _box(matrix: Matrix, op: str, entry: Entry, folder: str, reasons: Mapping[str, str]) -> Box:
-    fields = {name: value for name, value in entry.fields.items() if name not in BESIDE}
-    known = shapes.table(entry.where, fields, (), matrix.fields(op))
-    stated = {name: shapes.values(f"{entry.where}: {name}", value) for name, value in known.items()}
+    stated = {name: shapes.values(value) for name, value in entry.fields.items() if name not in BESIDE}
+    unknown = [name for name in stated if name not in matrix.fields(op)]
+    if unknown:
+        known = ", ".join(matrix.fields(op))
+        raise MatrixError([f"{entry.where}: field: got {name!r}; accepts {known}" for name in unknown])
     everything = {**_domains(matrix, entry.where, op), **matrix.unnamed(op)}
     return Box(entry.where, {**everything, **stated}, folder, reasons)
 

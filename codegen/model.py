@@ -12,14 +12,6 @@ from codegen.formats import Formats
 from codegen.models import Models
 
 
-class MatrixError(Exception):
-    """The matrix cannot be used; ``problems`` lists every reason."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        super().__init__("\n".join(problems))
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """The integers from ``min`` to ``max`` (``None``: no end) that ``multiple_of`` divides."""

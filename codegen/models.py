@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
+
+from codegen.schema.lines import line_of
 
 DEGREES = (1, 2, 4, 8)
 """The degrees of tensor parallelism that pages and tests go through."""
@@ -52,66 +55,49 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The rows, and the cache formats that no kernel here reads, each with what it is."""
+    """The rows, the cache formats that no kernel here reads, each with what it is, and the file as it is written."""
 
     rows: tuple[Model, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+
+    def where(self, *path: str | int) -> str:
+        """The file and the line of a row or a field."""
+        return f"models.toml:{line_of(self.text, path)}"
 
 
-def parse(file: Mapping[str, Any]) -> Models:
-    """``models.toml`` as the model.
-
-    Raises
-    ------
-    KeyError, TypeError
-        A row lacks a field or has one that models do not know; the message names the row.
-    """
-    return Models(tuple(_model(number, row) for number, row in enumerate(file["model"], 1)), dict(file["unread"]))
+def parse(text: str) -> Models:
+    """``models.toml``, which has the form of the schema, as the model."""
+    tables = tomllib.loads(text)
+    return Models(tuple(map(_model, tables.get("model", []))), tables.get("unread", {}), text)
 
 
-def _model(number: int, row: Mapping[str, Any]) -> Model:
-    try:
-        listed = {name: tuple(row[name]) for name in ("formats", "also") if name in row}
-        return Model(**{**row, **listed})
-    except TypeError as error:
-        raise TypeError(f"models.toml: model row {number} ({row.get('name', 'no name')}): {error}") from error
+def _model(row: Mapping[str, Any]) -> Model:
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return Model(**fields)
 
 
 def problems(models: Models, formats: Iterable[str]) -> list[str]:
     """One line for each thing that is wrong with a row; ``formats`` are the names of ``formats.toml``."""
-    known, unread = set(formats), set(models.unread)
-    used = {name for model in models.rows for name in model.formats}
-    found = [f"models.toml: [unread] {name}: no model stores its cache so" for name in sorted(unread - used)]
-    found += [f"models.toml: {model.name}: {why}" for model in models.rows for why in _row(model, known | unread)]
-    return found + list(_twins(models.rows))
+    known, used = {*formats, *models.unread}, {name for model in models.rows for name in model.formats}
+    found = [
+        f"{models.where('unread', name)}: {name}: no model stores its cache so"
+        for name in sorted(set(models.unread) - used)
+    ]
+    found += [
+        f"{models.where('model', number)}: {model.name}: format {name}; "
+        f"accepts {', '.join(sorted(known))}, or a name that [unread] explains"
+        for number, model in enumerate(models.rows)
+        for name in model.formats
+        if name not in known
+    ]
+    return found + list(_twins(models))
 
 
-def _row(model: Model, formats: set[str]) -> Iterator[str]:
-    for each in fields(Model):
-        value, wanted = getattr(model, each.name), str(each.type)
-        if type(value).__name__ != wanted.partition("[")[0]:
-            yield f"{each.name} = {value!r}; accepts {wanted}"
-            return
-    for name in ("heads", "d_qk", "d_v"):
-        if getattr(model, name) < 1:
-            yield f"{name} = {getattr(model, name)}; accepts integers from 1"
-    if model.topk < 0:
-        yield f"topk = {model.topk}; accepts integers from 0"
-    if model.d_v > model.d_qk:
-        yield f"d_v = {model.d_v}; accepts 1 to d_qk = {model.d_qk}"
-    if not model.formats:
-        yield "formats: accepts at least one"
-    for name in model.formats:
-        if name not in formats:
-            yield f"format {name}; accepts {', '.join(sorted(formats))}, or a name that [unread] explains"
-    if not model.source:
-        yield "source: accepts where the row was read"
-
-
-def _twins(rows: Iterable[Model]) -> Iterator[str]:
+def _twins(models: Models) -> Iterator[str]:
     seen: dict[str, str] = {}
-    for model in rows:
+    for number, model in enumerate(models.rows):
         for name in (model.name, *model.also):
             if name.lower() in seen:
-                yield f"models.toml: {model.name}: {name} is a name of {seen[name.lower()]}"
+                yield f"{models.where('model', number)}: {model.name}: {name} is a name of {seen[name.lower()]}"
             seen.setdefault(name.lower(), model.name)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from codegen.model import MatrixError
+from codegen.schema import MatrixError
 
 ROWS = re.compile(r"rows = \[(\])?\s*(#.*)?$")
 ROW = re.compile(r"(?P<indent>\s*)(?P<row>\{.*\})(?P<rest>,?\s*(#.*)?)$")
@@ -50,22 +50,9 @@ class Entry:
         return {**self.shared, **self.own}
 
 
-def document(path: Path) -> Mapping[str, Any]:
-    """The tables of a file.
-
-    Raises
-    ------
-    MatrixError
-        It is not TOML.
-    """
-    try:
-        return _parsed(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise MatrixError([f"{path.name}: {error}"]) from error
-
-
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> Mapping[str, Any]:
+def document(text: str) -> Mapping[str, Any]:
+    """The tables of a file of the matrix, which is TOML."""
     return tomllib.loads(text)
 
 
@@ -75,16 +62,16 @@ def entries(path: Path, kind: str) -> Iterator[tuple[Table, Mapping[str, Any], l
     Raises
     ------
     MatrixError
-        The file is not TOML, or a row does not stand on a line of its own.
+        A row does not stand on a line of its own.
     """
-    stated = document(path).get(kind, [])
-    places = list(tables(path.read_text(encoding="utf-8").splitlines(), kind))
-    if not isinstance(stated, list) or len(stated) != len(places):
+    text = path.read_text(encoding="utf-8")
+    stated, places = document(text).get(kind, []), list(tables(text.splitlines(), kind))
+    if len(stated) != len(places):
         raise MatrixError([f"{path.name}: write each {kind} as a table of its own, below a line [[{kind}]]"])
     for place, table in zip(places, stated, strict=True):
         shared = {name: value for name, value in table.items() if name != "rows"}
         rows, lines = table.get("rows", [{}]), [place.header] if place.rows is None else place.rows
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows) or len(rows) != len(lines):
+        if len(rows) != len(lines):
             where = f"{path.name}:{place.header + 1}: rows"
             raise MatrixError([f"{where}: write each on a line of its own, in braces, below 'rows = ['"])
         yield place, shared, [Entry(path, place, line, own, shared) for line, own in zip(lines, rows, strict=True)]

@@ -9,7 +9,8 @@ from itertools import combinations, product
 from codegen import abi, formats, models
 from codegen.allow import refusal
 from codegen.expand import expand
-from codegen.model import Allow, Matrix, MatrixError, Row, Variant, choices, meet, text_of, within
+from codegen.model import Allow, Matrix, Row, Variant, choices, meet, text_of, within
+from codegen.schema import MatrixError
 
 
 def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:

@@ -134,7 +134,7 @@ def _units(stage: Stage, row: Row, options: argparse.Namespace) -> None:
     named = f"{row.payload}-{shard.index}-of-{shard.count}" if shard else f"{row.payload}-units"
     shards.collect(row, names, folder, options.out / "shards" / named)
     if shard:
-        shards.save(shards.Part(shard, tuple(names), stage.label, str(stage.folder)), options.out / "shards" / named)
+        shards.save(shards.Part(shard, tuple(names), stage.label), options.out / "shards" / named)
 
 
 def _sdist(stage: Stage, row: Row) -> None:

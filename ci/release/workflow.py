@@ -19,13 +19,14 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ci.build.stage import USUAL
+from ci.build.stage import OF_IMAGES
 from ci.rows import ROOT, Row, rows, table
 
 PATH = ROOT / ".github" / "workflows" / "wheels.yml"
 RELEASE = "startsWith(github.ref, 'refs/tags/v')"
 # Git refuses a work tree of another owner, and a container's user is not the one who checked out.
 TRUST_WORK_TREE = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+IN_CONTAINER = {**TRUST_WORK_TREE, "MLA_KERNELS_STAGE": str(OF_IMAGES)}
 
 COMMENTS = {"container": " # zizmor: ignore[unpinned-images] cibuildwheel pins the digest"}
 
@@ -65,7 +66,7 @@ class Job:
         """What the job sets beside what every job has, in YAML."""
         found: dict[str, Any] = {"timeout-minutes": self.minutes}
         if self.container:
-            found |= {"container": "${{ needs.images.outputs[matrix.machine] }}", "env": TRUST_WORK_TREE}
+            found |= {"container": "${{ needs.images.outputs[matrix.machine] }}", "env": IN_CONTAINER}
         if self.outputs:
             found["outputs"] = self.outputs
         if self.environment:
@@ -119,7 +120,8 @@ def download(pattern: str, path: str = "dist") -> Step:
 def compile_cache(key: str) -> Step:
     """Keep what sccache holds from one run to the next; a release takes nothing from it."""
     keys = {"key": f"sccache-{key}-${{{{ github.sha }}}}", "restore_keys": f"sccache-{key}-"}
-    return use("cache", path=str(USUAL / "cache"), lookup_only="${{ startsWith(github.ref, 'refs/tags/') }}", **keys)
+    path = str(OF_IMAGES / "cache")
+    return use("cache", path=path, lookup_only="${{ startsWith(github.ref, 'refs/tags/') }}", **keys)
 
 
 def machine(name: str) -> Point:

@@ -9,9 +9,10 @@ from typing import Any
 from codegen import abi
 from codegen.allow import completed, refusal
 from codegen.edit.point import matches, named
-from codegen.load import MATRIX, load
-from codegen.model import Matrix, MatrixError, Range, Value, Variant
+from codegen.load import load
+from codegen.model import Matrix, Range, Value, Variant
 from codegen.rows import Entry, Table, entries, with_field, with_row, with_table
+from codegen.schema import MATRIX, MatrixError
 from codegen.shapes import served
 from codegen.validate import checked
 

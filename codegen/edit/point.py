@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from codegen import abi
-from codegen.model import Matrix, MatrixError, Value, Variant
+from codegen.model import Matrix, Value, Variant
+from codegen.schema import MatrixError
 
 
 def parse(pairs: Sequence[str]) -> dict[str, Value]:

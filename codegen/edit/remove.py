@@ -8,9 +8,10 @@ from typing import Any
 
 from codegen import abi
 from codegen.edit.point import matches, named
-from codegen.load import MATRIX, load
-from codegen.model import MatrixError, Value, Values, Variant
+from codegen.load import load
+from codegen.model import Value, Values, Variant
 from codegen.rows import Entry, entries, with_field, without
+from codegen.schema import MATRIX, MatrixError
 from codegen.validate import checked
 
 

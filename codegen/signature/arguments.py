@@ -9,13 +9,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from codegen import formats
+from codegen.schema import MATRIX
 
-FORMATS = tomllib.loads((Path(__file__).parents[1] / "matrix" / "formats.toml").read_text(encoding="utf-8"))
-CACHES = formats.parse(FORMATS)
+_TEXT = (MATRIX / "formats.toml").read_text(encoding="utf-8")
+FORMATS, CACHES = tomllib.loads(_TEXT), formats.parse(_TEXT)
 LATENT, ROPE = CACHES.latent, CACHES.rope
 HEAD_DIM = LATENT + ROPE
 WIDTHS = {"mla": HEAD_DIM, "latent": LATENT, "rope": ROPE, "d_v": LATENT}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from codegen import abi
-from codegen.model import MatrixError
+from codegen.schema import MatrixError
 from codegen.signature.arguments import Op
 
 

@@ -15,6 +15,8 @@ Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
 ABI_HASH: Final = "1d8cb9233d8871bc"
+VERSION: Final[str]
+"""The version of the core that the launcher is part of."""
 OPS: Final[dict[str, tuple[str, ...]]]
 """The launch's arguments of each op in order: tensors, then scalars."""
 

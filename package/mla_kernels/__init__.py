@@ -1,7 +1,7 @@
 """Multi-head Latent Attention kernels, compiled ahead of time: look a variant up, plan, launch.
 
 Importing this package imports neither torch nor numpy and touches no device. What it offers is loaded when first
-used, and payloads are found at the first lookup.
+used, and payloads are found at the first lookup. The launcher is loaded at once, because it may refuse the interpreter.
 """
 
 from importlib import import_module
@@ -12,6 +12,8 @@ from mla_kernels.errors import InvalidArgumentError as InvalidArgumentError
 from mla_kernels.errors import MlaError as MlaError
 from mla_kernels.errors import PayloadError as PayloadError
 from mla_kernels.errors import VariantNotFoundError as VariantNotFoundError
+
+import_module("mla_kernels._launcher")
 
 if TYPE_CHECKING:
     from mla_kernels.api.lookup import lookup as lookup

@@ -1,5 +1,5 @@
-"""The version of the installed core distribution; every payload's must equal it."""
+"""The version of the core in use; every payload's must equal it."""
 
-from importlib.metadata import version
+from mla_kernels._launcher import VERSION
 
-__version__ = version("mla-kernels")
+__version__ = VERSION

@@ -1,6 +1,6 @@
 """Hashes the sources that a payload's library is built from; this needs no compiler.
 
-Libraries of equal sources, compilers and build folders are equal. Comments and layout do not count, and neither do
+Libraries of equal sources and compilers are equal. Comments and layout do not count, and neither do
 headers that the payload does not include, the launcher, other payloads, or what a project tells people.
 """
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from codegen.expand import expand
-from codegen.load import MATRIX, load
+from codegen.load import load
 from codegen.model import Matrix
+from codegen.schema import MATRIX
 from codegen.validate import problems
 
 ROW = """

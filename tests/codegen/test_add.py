@@ -7,7 +7,7 @@ import pytest
 from codegen.edit.add import add
 from codegen.edit.point import parse
 from codegen.load import load
-from codegen.model import MatrixError
+from codegen.schema import MatrixError
 from codegen.validate import checked
 
 

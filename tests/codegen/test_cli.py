@@ -11,8 +11,9 @@ from codegen import sync
 from codegen.__main__ import main
 from codegen.edit.add import add
 from codegen.edit.remove import remove
-from codegen.load import MATRIX, load
+from codegen.load import load
 from codegen.render import render
+from codegen.schema import MATRIX
 from codegen.synthetic import synthetic
 from codegen.validate import checked
 

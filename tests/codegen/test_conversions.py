@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from codegen import abi
-from codegen.model import MatrixError
+from codegen.schema import MatrixError
 from codegen.signature.arguments import Scalar
 from codegen.signature.conversions import CONVERSIONS, assignments
 

@@ -14,7 +14,7 @@ from mla_kernels.payloads.registry import Registry
 
 from codegen import models
 from codegen.load import load
-from codegen.model import MatrixError
+from codegen.schema import MatrixError
 from codegen.validate import checked
 
 GENERATED = Path(__file__).parents[2] / "generated"
@@ -66,16 +66,16 @@ def test_the_package_has_the_rows_of_the_matrix():
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        (ROW.replace("576", "500"), "models.toml: A: d_v = 512; accepts 1 to d_qk = 500"),
-        (ROW.replace('"bf16"', '"bf61"'), "models.toml: A: format bf61; accepts "),
-        (ROW.replace('["bf16"]', "[]"), "models.toml: A: formats: accepts at least one"),
-        (ROW.replace("= 8", "= 0"), "models.toml: A: heads = 0; accepts integers from 1"),
-        (ROW.replace("= 8", '= "8"'), "models.toml: A: heads = '8'; accepts int"),
-        (ROW.replace('"C"', '""'), "models.toml: A: source: accepts where the row was read"),
-        (f"{ROW}, topk = -1", "models.toml: A: topk = -1; accepts integers from 0"),
-        (f'{ROW}, also = ["a"]', "models.toml: A: a is a name of A"),
-        (f"{ROW}, served = false", "model row 1 (A): Model.__init__() got an unexpected keyword argument 'served'"),
-        (ROW.replace(', source = "C"', ""), "missing 1 required positional argument: 'source'"),
+        (ROW.replace("576", "500"), "models.toml:1: model: got "),
+        (ROW.replace('"bf16"', '"bf61"'), "models.toml:1: A: format bf61; accepts "),
+        (ROW.replace('["bf16"]', "[]"), "models.toml:1: model.formats: got []; accepts at least one name"),
+        (ROW.replace("= 8", "= 0"), "models.toml:1: model.heads: got 0; accepts an integer from 1"),
+        (ROW.replace("= 8", '= "8"'), "models.toml:1: model.heads: got '8'; accepts an integer from 1"),
+        (ROW.replace('"C"', '""'), "models.toml:1: model.source: got ''; accepts words on one line"),
+        (f"{ROW}, topk = -1", "models.toml:1: model.topk: got -1; accepts an integer from 0"),
+        (f'{ROW}, also = ["a"]', "models.toml:1: A: a is a name of A"),
+        (f"{ROW}, served = false", "models.toml:1: model: field: got 'served'; accepts name, also"),
+        (ROW.replace(', source = "C"', ""), "models.toml:1: model: field 'source' is missing"),
     ],
 )
 def test_a_mistake_in_a_row(folder, row, problem):
@@ -87,7 +87,7 @@ def test_a_mistake_in_a_row(folder, row, problem):
 
 def test_a_format_that_no_model_uses(folder):
     (folder / "models.toml").write_text(f'model = [{ROW} }}]\n[unread]\nfp3 = "x"\n')
-    with pytest.raises(MatrixError, match=r"\[unread\] fp3: no model stores its cache so"):
+    with pytest.raises(MatrixError, match=r"models\.toml:3: fp3: no model stores its cache so"):
         checked(load(folder))
 
 

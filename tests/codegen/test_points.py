@@ -20,8 +20,9 @@ from codegen.edit.add import add, complete
 from codegen.edit.point import parse
 from codegen.edit.remove import remove
 from codegen.load import load
-from codegen.model import MatrixError, choices
+from codegen.model import choices
 from codegen.render import _print, cpp, render
+from codegen.schema import MatrixError
 from codegen.validate import checked
 
 ROOT = Path(__file__).parents[2]

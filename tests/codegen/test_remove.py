@@ -10,7 +10,7 @@ from codegen.edit.add import add
 from codegen.edit.point import parse
 from codegen.edit.remove import remove
 from codegen.load import load
-from codegen.model import MatrixError
+from codegen.schema import MatrixError
 from codegen.validate import checked
 
 

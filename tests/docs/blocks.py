@@ -1,6 +1,6 @@
 """The code blocks of Markdown pages, and what runs them.
 
-On every page of the documentation, in README.md and in CONTRIBUTING.md
+On every page of the documentation, in README.md, CONTRIBUTING.md and SECURITY.md
 
 * ``python`` blocks run in the order of the page, in one namespace a page;
 * ``sh`` blocks hold commands, one per line or joined by ``&&``;

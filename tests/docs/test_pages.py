@@ -23,7 +23,7 @@ from tests.docs.blocks import Block, Page, blocks, check
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY"))]
 BLOCKS = {page: blocks(page) for page in PAGES}
 REFUSAL = next(block for block in BLOCKS[ROOT / "README.md"] if block.text.startswith("VariantNotFoundError: "))
 
@@ -146,7 +146,7 @@ TITLED = [page for page in PAGES if DOCS in page.parents and page.parent.name !=
 
 def test_titles_have_one_form():
     """A title is a phrase in sentence case without a colon or a full stop, fits a narrow screen, and is there once."""
-    included = {DOCS / "changelog.md", DOCS / "contributing.md"}
+    included = {DOCS / f"{name}.md" for name in ("changelog", "contributing", "security")}
     texts = {page: page.read_text(encoding="utf-8") for page in TITLED if page not in included}
     titles = {
         page: re.sub(r"\A---\n.*?---\n\n?", "", text, flags=re.DOTALL).splitlines()[0] for page, text in texts.items()

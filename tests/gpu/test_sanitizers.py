@@ -1,4 +1,7 @@
-"""compute-sanitizer finds nothing in small launches of every op of the sm90 payload."""
+"""compute-sanitizer finds nothing in small launches of every op of the payload under test.
+
+Of the sm100 payload, it watches the kernels around CUTLASS's, which the emulating payload runs on Hopper.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.gpu.support import sm90, sm100
 from tests.gpu.support.availability import refuse, require_arch, require_op
-from tests.gpu.support.sm90 import ARCH, DENSE, SPARSE_DECODE
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("memcheck", "racecheck", "initcheck")
 """synccheck is left out, because it wants every phase of a barrier to be waited for, and ``logits_done`` is a hint."""
 WATCHED = [
     (each.name, tool)
-    for each in (*DENSE, *SPARSE_DECODE)
+    for each in (*sm90.DENSE, *sm90.SPARSE_DECODE)
     if each.q_dtype == "bf16"
     for tool in TOOLS
     if tool != "racecheck" or (each.load == "tma" and each.kv_dtype == each.q_dtype)
@@ -27,6 +30,14 @@ WATCHED = [
 order that one barrier hands on to another, as where threads that dequantize e4m3 reuse the memory of Q: it reports all
 of them. Of ``swap_ab`` it reports three pairs on either side of a barrier (docs/kernels/sm90/log.md). Stalling warps
 (sm90/test_stalling_warps.py) watch those."""
+WATCHED_OF_SM100 = [
+    (each.name, tool)
+    for each in (*sm100.DENSE, *sm100.SPARSE_DECODE)
+    if each.out_dtype == "bf16"
+    for tool in ("memcheck", "racecheck")
+]
+"""initcheck is left out, because the kernel reads 128 packed rows, and those beyond a request's heads, of which nothing
+is stored, are never written."""
 FOUND = 86
 """The exit status of a run in which a tool found something."""
 
@@ -42,8 +53,15 @@ def sanitizer() -> str:
 
 @pytest.mark.parametrize(("variant", "tool"), WATCHED)
 def test_decode(variant: str, tool: str, sanitizer: str) -> None:
-    require_arch(ARCH)
-    require_op(ARCH, "decode")
+    require_arch(sm90.ARCH)
+    require_op(sm90.ARCH, "decode")
+    check(sanitizer, tool, variant)
+
+
+@pytest.mark.parametrize(("variant", "tool"), WATCHED_OF_SM100)
+def test_row_kernels_of_sm100(variant: str, tool: str, sanitizer: str) -> None:
+    require_arch(sm100.ARCH)
+    require_op(sm100.ARCH, "decode")
     check(sanitizer, tool, variant)
 
 

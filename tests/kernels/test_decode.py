@@ -87,6 +87,13 @@ def test_split_queries(variant: Row, strided: bool) -> None:
     Decode(variant.name, split_q=True, strided=strided, q_len=2).check()
 
 
+@pytest.mark.parametrize("split_q", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_broadcast_queries(variant: Row, dim: int, split_q: bool) -> None:
+    """Requests, tokens or heads share one query, by a stride of 0."""
+    Decode(variant.name, q_len=2, broadcast_q=dim, split_q=split_q).check()
+
+
 @pytest.mark.op("decode", where=lambda row: row.kv_dtype != "fp8_ds_mla")
 @pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize("split_q", [False, True])

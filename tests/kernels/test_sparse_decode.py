@@ -67,6 +67,14 @@ def test_split_tensors(variant: Row) -> None:
     SparseDecode(variant.name, split_q=True, split_kv=True, extra_topk=5, strided=True).check()
 
 
+@pytest.mark.parametrize("num_heads", [16, 128])
+@pytest.mark.parametrize("split_q", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_broadcast_queries(variant: Row, dim: int, split_q: bool, num_heads: int) -> None:
+    """Requests, tokens or heads share one query, by a stride of 0."""
+    SparseDecode(variant.name, q_len=2, num_heads=num_heads, broadcast_q=dim, split_q=split_q).check()
+
+
 @pytest.mark.op("sparse_decode", where=lambda row: row.kv_dtype == "fp8_ds_mla")
 def test_scales_that_are_no_power_of_two(variant: Row) -> None:
     SparseDecode(variant.name, exact_scales=False, q_deviation=1.0, topk=300, num_heads=64).check()

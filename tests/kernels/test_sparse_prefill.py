@@ -42,6 +42,13 @@ def test_options(variant: Row, options: dict[str, Any], split: bool, strided: bo
     SparsePrefill(variant.name, strided=strided, split_q=split, split_kv=split, **options).check()
 
 
+@pytest.mark.parametrize("num_heads", [16, 128])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_broadcast_queries(variant: Row, dim: int, num_heads: int) -> None:
+    """Tokens or heads share one query, by a stride of 0."""
+    SparsePrefill(variant.name, num_heads=num_heads, broadcast_q=dim).check()
+
+
 def test_repeated_selection_counts_twice(variant: Row) -> None:
     SparsePrefill(variant.name, kv_len=7, topk=40).check()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import mla_kernels as mla
-from mla_kernels.payloads.distributions import GROUP
+from mla_kernels.payloads.distributions import GROUP, owner
 
 CPU = Path(mla.__file__).parent / "payloads" / "cpu"
 
@@ -22,9 +22,18 @@ class Site:
         self.path = path
 
     def install(
-        self, name: str, *, version: str = mla.__version__, registry: Any = None, library: Path | None = None
+        self,
+        name: str,
+        *,
+        version: str = mla.__version__,
+        registry: Any = None,
+        library: Path | None = None,
+        distribution: str | None = None,
     ) -> Path:
-        """Install payload ``name`` with a manifest and a RECORD that fit, and return its folder."""
+        """Install payload ``name`` with a manifest and a RECORD that fit, and return its folder.
+
+        Its distribution is by default the one that may bring a payload of this name.
+        """
         folder = self.path / f"mla_{name}_payload"
         folder.mkdir()
         (folder / "__init__.py").touch()
@@ -32,8 +41,8 @@ class Site:
         (folder / "registry.json").write_text(text)
         shutil.copy(library or CPU / "libmla_cpu.so", folder / f"libmla_{name}.so")
         self.manifest(name)
-        self.describe(f"mla-kernels-{name}", version, **{name: folder.name})
-        self.record(name)
+        info = self.describe(distribution or owner(name), version, **{name: folder.name})
+        self.record(name, info)
         return folder
 
     def manifest(self, name: str, **changes: Any) -> None:
@@ -62,9 +71,10 @@ class Site:
         (info / "entry_points.txt").write_text(f"[{GROUP}]\n{entries}")
         return info
 
-    def record(self, name: str) -> None:
+    def record(self, name: str, info: Path | None = None) -> None:
         """Write the RECORD of payload ``name`` for its files as they are."""
-        (info,) = self.path.glob(f"mla_kernels_{name}-*.dist-info")
+        if info is None:
+            (info,) = self.path.glob(f"mla_kernels_{name}-*.dist-info")
         rows = [f"{info.name}/RECORD,,"]
         for path in sorted((self.path / f"mla_{name}_payload").glob("*.*")):
             digest = urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode().rstrip("=")

@@ -39,7 +39,7 @@ def test_import_is_silent_and_light():
 
 def test_lookup_imports_no_framework():
     done = run(f"import mla_kernels; mla_kernels.lookup(op='decode', q_dtype='bf16'); {REPORT}")
-    assert done.stdout.split() == ["json", "mla_kernels.payloads.discovery"]
+    assert done.stdout.split() == ["json", "hashlib", "mla_kernels.payloads.discovery"]
     assert done.stderr == ""
 
 

@@ -218,6 +218,15 @@ void test_workspace() {
     p.max_splits = 1;
     p.q_latent_stride_h = 577;
   });
+  // Q expanded over the batch is packed; one request has no stride.
+  needs(kTma, kFixed + 2359296, [](Problem& p) {
+    p.max_splits = 1;
+    p.q_latent_stride_b = p.q_rope_stride_b = 0;
+  });
+  needs(kTma, 256 + 256 + 512, [](Problem& p) {
+    p.batch = p.max_splits = 1;
+    p.q_latent_stride_b = p.q_rope_stride_b = 0;
+  });
   // e4m3 packs half the bytes.
   needs(kQuantised, kFixed + 1179648 + 2097152, [](Problem& p) {
     p.max_splits = 1;

@@ -9,7 +9,8 @@ import pytest
 from tests.structure.imports import PACKAGE, ROOT, circles, graph, report
 
 LEVELS = (
-    ("errors", "version", "_types", "_formats", "_models", "_launcher"),
+    ("_launcher",),
+    ("errors", "version", "_types", "_formats", "_models"),
     ("formats", "scalars"),
     ("tensors", "reference_rows"),
     ("reference",),

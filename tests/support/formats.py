@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
-
 from codegen import formats
-from codegen.load import MATRIX
+from codegen.schema import MATRIX
 
 NEXT = """
 [[format]]
@@ -44,4 +42,4 @@ token_bytes = 288
 
 def with_next() -> formats.Formats:
     """The formats of the matrix, and those."""
-    return formats.parse(tomllib.loads((MATRIX / "formats.toml").read_text() + NEXT))
+    return formats.parse((MATRIX / "formats.toml").read_text() + NEXT)

@@ -100,6 +100,16 @@ def arrange(values: Tensor, *, strided: bool, split: bool, device: str) -> Packe
     return (parts[0], parts[1]) if split else parts[0]
 
 
+def broadcast(values: Packed, dim: int | None) -> Packed:
+    """Repeat what is at index 0 of a dimension along all of it, with a stride of 0; None changes nothing."""
+    if dim is None:
+        return values
+    if isinstance(values, tuple):
+        latent, rope = values
+        return latent.narrow(dim, 0, 1).expand_as(latent), rope.narrow(dim, 0, 1).expand_as(rope)
+    return values.narrow(dim, 0, 1).expand_as(values)
+
+
 def tensors_of(*values: Any) -> list[Tensor]:
     """Return the tensors among ``values``, with pairs taken apart."""
     flat: list[Tensor] = []
@@ -162,6 +172,7 @@ class Decode:
     exact_scales: bool = True
     strided: bool = False
     split_q: bool = False
+    broadcast_q: int | None = None
     split_kv: bool = False
     uint8: bool = False
     finite: bool = False
@@ -243,7 +254,7 @@ class Decode:
             kv_cache = kv_cache.view(torch.uint8)
         table = memory.strided_copy(self.block_table) if self.strided else self.block_table
         return {
-            "q": arrange(q, strided=self.strided, split=self.split_q, device=device),
+            "q": broadcast(arrange(q, strided=self.strided, split=self.split_q, device=device), self.broadcast_q),
             "kv_cache": kv_cache,
             "block_table": table.to(device) if self.paged else None,
             "seq_lens": torch.tensor(self.lengths, dtype=torch.int32, device=device),

@@ -47,25 +47,45 @@ bool add(PyObject* module, const char* name, PyObject* object) {
   return owned && PyModule_AddObjectRef(module, name, object) == 0;
 }
 
+// Types, classes of errors and what was found out about torch are kept once for the process, so one
+// interpreter has the module. The interpreters that ask here share the GIL: Python itself refuses
+// the module to others.
+bool claim_process() {
+  static int64_t owner = -1;
+  const int64_t interpreter = PyInterpreterState_GetID(PyInterpreterState_Get());
+  if (owner == -1) owner = interpreter;
+  if (owner == interpreter) return true;
+  PyErr_SetString(
+      PyExc_ImportError,
+      "mla_kernels is imported by another interpreter of this process, and works in one only; "
+      "import it in that one, or in a process of its own");
+  return false;
+}
+
+int fill(PyObject* module) {
+  const bool filled =
+      claim_process() && add(module, "ABI_HASH", PyUnicode_FromString(MLA_ABI_HASH)) &&
+      add(module, "VERSION", PyUnicode_FromString(MLA_VERSION)) && add(module, "OPS", list_ops()) &&
+      add(module, "Payload", reinterpret_cast<PyObject*>(make_payload_type())) &&
+      add(module, "Kernel", reinterpret_cast<PyObject*>(make_kernel_type()));
+  return filled ? 0 : -1;
+}
+
 PyMethodDef methods[] = {
     {"set_errors", register_errors, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
+// Two phases, because a module of one phase is copied into each interpreter without being asked.
+PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, reinterpret_cast<void*>(fill)},
+    {0, nullptr},
+};
+
 PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_launcher", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+    PyModuleDef_HEAD_INIT, "_launcher", nullptr, 0, methods, slots, nullptr, nullptr, nullptr};
 
 }  // namespace
 }  // namespace mla::launcher
 
-PyMODINIT_FUNC PyInit__launcher() {
-  using namespace mla::launcher;
-  Ref module(PyModule_Create(&definition));
-  if (!module || !add(module.get(), "ABI_HASH", PyUnicode_FromString(MLA_ABI_HASH)) ||
-      !add(module.get(), "OPS", list_ops()) ||
-      !add(module.get(), "Payload", reinterpret_cast<PyObject*>(make_payload_type())) ||
-      !add(module.get(), "Kernel", reinterpret_cast<PyObject*>(make_kernel_type()))) {
-    return nullptr;
-  }
-  return module.release();
-}
+PyMODINIT_FUNC PyInit__launcher() { return PyModuleDef_Init(&mla::launcher::definition); }

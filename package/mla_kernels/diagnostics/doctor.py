@@ -14,7 +14,7 @@ from mla_kernels.devices.driver import driver
 from mla_kernels.diagnostics import smoke_test
 from mla_kernels.errors import PayloadError
 from mla_kernels.payloads.discovery import Payload, Payloads, Source, folder_of, gather, sources
-from mla_kernels.payloads.distributions import CORE, Installed, clash, installed, reinstall
+from mla_kernels.payloads.distributions import CORE, Installed, clash, installed, owner, reinstall
 from mla_kernels.payloads.json_fields import BROKEN
 from mla_kernels.payloads.manifest import NAME, REGISTRY, Manifest, library_name
 from mla_kernels.payloads.registry import Registry
@@ -41,9 +41,11 @@ def examine() -> tuple[Check, ...]:
     """
     found = installed()
     named = sources(found)
-    files = [_record(copies[0], named) for copies in found.values()] + [_manifest(source) for source in named]
+    own = [source for source in named if source.copy.name == owner(source.name)]
+    ours = {source.copy.name for source in own}
+    files = [_record(found[name][0], own) for name in found if name in ours] + [_manifest(source) for source in own]
     damaged = frozenset[Path]().union(*(paths for _, paths in files))
-    unsound = [source for source in named if damaged.intersection(_files(source))]
+    unsound = [source for source in own if damaged.intersection(_files(source))]
     used = gather(source for source in named if source not in unsound)
     return (
         _core(found),
@@ -60,7 +62,7 @@ def _core(found: Copies) -> Check:
     name = "core"
     if CORE not in found:
         return Check(name, "fault", f"no distribution {CORE} names a payload; reinstall it: {reinstall(CORE)}")
-    root = Path(str(found[CORE][0].distribution.locate_file(""))).resolve()
+    root = found[CORE][0].root.resolve()
     launcher = Path(_launcher.__file__).resolve()
     if not launcher.is_relative_to(root):
         why = f"{launcher} is in use, but the distribution {CORE} lies in {root}"
@@ -82,7 +84,7 @@ def _record(copy: Installed, named: Sequence[Source]) -> tuple[Check, frozenset[
     mend = f"reinstall it: {reinstall(copy.name)}"
     try:
         record = recorded(copy)
-    except csv.Error as error:
+    except (csv.Error, ValueError, RuntimeError) as error:
         return Check(name, "fault", f"{copy.folder / 'RECORD'} cannot be read: {error}; {mend}"), frozenset()
     if not record:
         why = f"{copy.folder / 'RECORD'} is missing or states no sha256, so there is nothing to compare with; {mend}"
@@ -142,9 +144,11 @@ def _driver(named: Sequence[Source], used: Payloads) -> Check:
 
 def _loaded(used: Payloads, unsound: Sequence[Source]) -> Iterator[Check]:
     for payload in used.found.values():
-        yield Check(f"payload {payload.name}", "ok", f"in use for arch {payload.registry.arch}, from {payload.folder}")
+        use = f"in use for arch {payload.registry.arch}, of distribution {payload.distribution}, from {payload.folder}"
+        yield Check(f"payload {payload.name}", "ok", use)
     for rejected in used.rejected:
-        yield Check(f"payload {rejected.name}", "fault", f"rejected: {rejected.reason}")
+        whose = "" if rejected.distribution == owner(rejected.name) else f" of {rejected.distribution}"
+        yield Check(f"payload {rejected.name}{whose}", "fault", f"rejected: {rejected.reason}")
     for source in unsound:
         yield Check(f"payload {source.name}", "not run", "not loaded, because its files differ from what was built")
 

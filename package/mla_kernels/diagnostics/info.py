@@ -6,8 +6,7 @@ import ctypes
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from mla_kernels.devices.machine import HOST, devices, dotted
 from mla_kernels.diagnostics.tables import wrapped
 from mla_kernels.payloads import evidence
 from mla_kernels.payloads.discovery import Payload, Payloads, payloads
+from mla_kernels.payloads.distributions import versions
 from mla_kernels.payloads.manifest import library_name
 from mla_kernels.version import __version__
 
@@ -47,7 +47,7 @@ PACKAGES = (
 
 def report() -> dict[str, Any]:
     """Everything that ``info`` prints, in plain types. No framework is imported: versions come from metadata."""
-    installed, asked = payloads(), driver()
+    installed, asked, found = payloads(), driver(), versions(PACKAGES)
     return {
         "version": __version__,
         "abi_hash": _launcher.ABI_HASH,
@@ -72,12 +72,15 @@ def report() -> dict[str, Any]:
             for each in devices()
         ],
         "payloads": [_payload(payload) for payload in installed.found.values()],
-        "rejected": [{"payload": each.name, "reason": each.reason} for each in installed.rejected],
+        "rejected": [
+            {"payload": each.name, "distribution": each.distribution, "reason": each.reason}
+            for each in installed.rejected
+        ],
         "environment": [
             {"variable": name, "value": os.environ.get(name), "meaning": meaning}
             for name, meaning in _variables().items()
         ],
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: found.get(name) for name in PACKAGES},
     }
 
 
@@ -97,7 +100,7 @@ def lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield from _facts("Devices", {each["device"]: _device(each) for each in told["devices"]})
     yield from _facts("Payloads", {each["payload"]: _summary(each) for each in told["payloads"]})
     if told["rejected"]:
-        yield from _facts("Rejected payloads", {each["payload"]: each["reason"] for each in told["rejected"]})
+        yield from _facts("Rejected payloads", [(each["payload"], _rejection(each)) for each in told["rejected"]])
     yield from _facts(
         "Environment variables",
         {each["variable"]: f"{each['value'] or 'not set'} ({each['meaning']})" for each in told["environment"]},
@@ -105,10 +108,11 @@ def lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield from _facts("Packages", {name: found or "not installed" for name, found in told["packages"].items()})
 
 
-def _facts(title: str, facts: Mapping[str, str]) -> Iterator[str]:
+def _facts(title: str, facts: Mapping[str, str] | Sequence[tuple[str, str]]) -> Iterator[str]:
     yield f"\n{title}"
-    size = max(map(len, facts), default=0)
-    for name, value in facts.items():
+    pairs = list(facts.items() if isinstance(facts, Mapping) else facts)
+    size = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
         yield wrapped(f"  {name:{size}}  {value}", indent=min(size + 4, 28))
 
 
@@ -128,13 +132,18 @@ def _device(told: Mapping[str, str | None]) -> str:
 def _summary(told: Mapping[str, Any]) -> str:
     commit = f", commit {told['commit']}" if told["commit"] else ""
     variants = f"{told['variants']} variants for arch {told['arch']}"
-    return f"{told['version']}{commit}, {variants}, {told['state']}; {told['folder']}"
+    return f"{told['version']}{commit}, {variants}, {told['state']}; {told['distribution']} in {told['folder']}"
+
+
+def _rejection(told: Mapping[str, str]) -> str:
+    return f"{told['reason']} (distribution {told['distribution']})"
 
 
 def _payload(payload: Payload) -> dict[str, Any]:
     host = payload.registry.device == HOST
     return {
         "payload": payload.name,
+        "distribution": payload.distribution,
         "version": payload.version,
         "arch": payload.registry.arch,
         "variants": len(payload.registry.variants),
@@ -181,10 +190,3 @@ def _read(path: str) -> str:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

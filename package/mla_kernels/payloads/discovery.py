@@ -1,21 +1,27 @@
-"""Finds the installed payloads by entry point, at the first lookup, and says why those it cannot use were rejected."""
+"""Finds the installed payloads by entry point, at the first lookup, and says why those it cannot use were rejected.
+
+No package is imported, and a library is mapped only after its distribution, version, ABI and hash were found right.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import configparser
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from mla_kernels import _launcher
 from mla_kernels.errors import STATUS, PayloadError
-from mla_kernels.payloads.distributions import CORE, Installed, clash, installed, reinstall
+from mla_kernels.payloads.distributions import CORE, OF_CORE, Installed, clash, installed, owner, reinstall
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.json_fields import BROKEN
 from mla_kernels.payloads.manifest import REGISTRY, Manifest, library_name
 from mla_kernels.payloads.registry import Arch, Limits, Registry, Value
 from mla_kernels.version import __version__
+
+_ROOT = Path(__file__).parents[2]
+"""The folder that ``mla_kernels`` is in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,12 +48,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payload:
-    """A payload in use: its registry, what its build says of it, and its loaded library.
+    """A payload in use: the distribution that brought it, its registry, its manifest, and its loaded library.
 
     Another process that unpickles one gets the payload of that name which is installed there.
     """
 
     name: str
+    distribution: str
     version: str
     folder: Path
     registry: Registry
@@ -64,9 +71,10 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A payload that is installed but not used, and why."""
+    """A payload that is installed but not used, the distribution that brought it, and why."""
 
     name: str
+    distribution: str
     reason: str
 
     def __str__(self) -> str:
@@ -75,7 +83,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payloads:
-    """Everything installed: payloads in use by name, those rejected, and an index of the variants of each op."""
+    """Everything installed: payloads in use by name, the core's first; those rejected; an index of variants by op."""
 
     found: dict[str, Payload]
     rejected: tuple[Rejected, ...]
@@ -85,7 +93,7 @@ class Payloads:
     def archs(self) -> tuple[Arch, ...]:
         """Every arch of the matrix, in its order; what a payload says of its own arch counts."""
         registries = [payload.registry for payload in self.found.values()]
-        listed = {arch.name: arch for registry in registries for arch in registry.archs}
+        listed = {arch.name: arch for registry in reversed(registries) for arch in registry.archs}
         own = {arch.name: arch for registry in registries for arch in registry.archs if arch.name == registry.arch}
         return tuple((listed | own).values())
 
@@ -120,16 +128,28 @@ def in_use(name: str) -> Payload:
 
 
 def sources(found: Mapping[str, tuple[Installed, ...]]) -> tuple[Source, ...]:
-    """Every payload that an entry point names, in the order of their names; nothing of it is opened."""
+    """Every payload that an entry point names, the core's first, then by name; nothing of it is opened."""
     core = clash(found, CORE)
     named: list[Source] = []
     for name, (copy, *_) in found.items():
         try:
-            entries = [(entry.name, entry.value, core or clash(found, name)) for entry in copy.entries]
-        except (TypeError, ValueError) as error:
-            entries = [(name, "", f"{copy.folder / 'entry_points.txt'} cannot be read: {error!r}; {reinstall(name)}")]
-        named += (Source(payload, module, copy, fault) for payload, module, fault in entries)
-    return tuple(sorted(named, key=lambda source: source.name))
+            entries = copy.entries
+        except configparser.Error as error:
+            why = f"{copy.folder / 'entry_points.txt'} cannot be read: {error!r}; reinstall {name}, or remove it"
+            named.append(Source(name, "", copy, why))
+            continue
+        fault = core or clash(found, name)
+        named += (Source(payload, module, copy, fault or _taken(payload, name)) for payload, module in entries.items())
+    return tuple(sorted(named, key=lambda source: (source.copy.name != CORE, source.name)))
+
+
+def _taken(payload: str, distribution: str) -> str | None:
+    if distribution == owner(payload):
+        return None
+    return (
+        f"distribution {distribution} may not bring it, because only {owner(payload)} may bring a payload of this "
+        f"name; remove it: pip uninstall {distribution}"
+    )
 
 
 def gather(named: Iterable[Source]) -> Payloads:
@@ -139,11 +159,12 @@ def gather(named: Iterable[Source]) -> Payloads:
     rejected: list[Rejected] = []
     for source in named:
         try:
-            if source.name in found:
-                raise PayloadError(f"{found[source.name].folder} is in use under the same name")
-            found[source.name] = load(source)
-        except PayloadError as error:
-            rejected.append(Rejected(source.name, str(error)))
+            payload = load(source)
+            _require_own_arch(payload.registry, [each.registry for each in found.values()])
+            found[source.name] = payload
+        except Exception as error:  # whatever the files of one payload hold, the others stay in use
+            reason = str(error) if isinstance(error, PayloadError) else f"it cannot be read: {error!r}"
+            rejected.append(Rejected(source.name, source.copy.name, reason))
     return Payloads(found, tuple(rejected), _indices(found))
 
 
@@ -175,24 +196,23 @@ def load(source: Source) -> Payload:
     library = _launcher.Payload(str(folder / library_name(name)))
     _require_core_version(library_name(name), library.version, distribution)
     _require_same_variants(registry, library)
-    return Payload(name, library.version, folder, registry, manifest, library)
+    return Payload(name, distribution, library.version, folder, registry, manifest, library)
 
 
 def folder_of(source: Source) -> Path:
-    """The folder of a payload.
+    """The folder of a payload, below the folder that its distribution is in; that of the core, beside the code in use.
 
     Raises
     ------
     PayloadError
-        The module that the entry point names is no installed package.
+        The entry point names no package that is there.
     """
-    try:
-        spec = find_spec(source.module)
-    except (ImportError, ValueError) as error:
-        raise PayloadError(f"module {source.module} cannot be found: {error}") from error
-    if spec is None or not spec.submodule_search_locations:
-        raise PayloadError(f"module {source.module} is not an installed package")
-    return Path(next(iter(spec.submodule_search_locations)))
+    root = _ROOT if source.copy.name == CORE else source.copy.root
+    parts = source.module.split(".")
+    folder = root.joinpath(*parts)
+    if not all(map(str.isidentifier, parts)) or not folder.is_dir():
+        raise PayloadError(f"package {source.module} of distribution {source.copy.name} is not in {root}")
+    return folder
 
 
 def _manifest(folder: Path, name: str) -> Manifest:
@@ -203,7 +223,7 @@ def _manifest(folder: Path, name: str) -> Manifest:
         raise PayloadError(
             f"{folder / 'manifest.json'} is of version {manifest.version}, its distribution of {__version__}"
         )
-    manifest.require_sizes(folder)
+    manifest.require_files(folder)
     return manifest
 
 
@@ -215,7 +235,18 @@ def _registry(folder: Path, name: str) -> Registry:
         raise PayloadError(f"{path} cannot be read: {error!r}") from error
     if registry.payload != name:
         raise PayloadError(f"{path} describes payload {registry.payload}, not {name}")
+    if others := {variant.arch for variant in registry.variants} - {registry.arch}:
+        raise PayloadError(f"{path} of arch {registry.arch} has variants of {', '.join(sorted(others))}")
     return registry
+
+
+def _require_own_arch(registry: Registry, used: Sequence[Registry]) -> None:
+    """Require that no payload in use serves the arch of another one, and that the core gives it to no other."""
+    served = {each.arch: each.payload for each in used}
+    known = {arch.name: arch.payload for each in used if each.payload == OF_CORE for arch in each.archs}
+    holder = (known | served).get(registry.arch, registry.payload)
+    if holder != registry.payload:
+        raise PayloadError(f"its registry claims arch {registry.arch}, which payload {holder} serves")
 
 
 def _require_core_version(what: str, version: str, distribution: str) -> None:

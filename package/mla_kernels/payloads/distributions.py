@@ -1,18 +1,27 @@
-"""The installed distributions that hold payloads; importlib's own search hides a second version of one."""
+"""The installed distributions that hold payloads; importlib's own search hides a second version of one.
+
+Other distributions of the environment may be broken in any way. Their metadata is read as text, and no code of theirs
+runs: no package is imported, and no finder is asked that a package added to ``sys.meta_path``.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from configparser import ConfigParser
 from dataclasses import dataclass
-from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
 from mla_kernels.version import __version__
 
 CORE = "mla-kernels"
+OF_CORE = "cpu"
+"""The payload that is part of the core."""
 GROUP = "mla_kernels.payloads"
+_MAX_BYTES = 1 << 24
+"""Of a file of metadata; a longer one counts as none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,46 +33,63 @@ class Installed:
     name, version : str
     folder : Path
         Its ``dist-info``.
-    distribution : Distribution
-        What importlib knows of it.
     """
 
     name: str
     version: str
     folder: Path
-    distribution: Distribution
 
     @property
-    def entries(self) -> tuple[EntryPoint, ...]:
-        """The entry points of its payloads.
+    def root(self) -> Path:
+        """The folder that its packages are in."""
+        return self.folder.parent
+
+    @property
+    def entries(self) -> Mapping[str, str]:
+        """The entry points of its payloads: the package of each by name.
 
         Raises
         ------
-        TypeError, ValueError
+        configparser.Error
             Its ``entry_points.txt`` is broken.
         """
-        return tuple(self.distribution.entry_points.select(group=GROUP))
+        parser = ConfigParser(delimiters=("=",), interpolation=None, default_section="")
+        parser.optionxform = str  # type: ignore[assignment,method-assign]
+        parser.read_string(self.text("entry_points.txt"), source="entry_points.txt")
+        return dict(parser[GROUP]) if GROUP in parser else {}
 
     def text(self, name: str) -> str:
         """A file of the ``dist-info``; empty where there is none, or it is no text."""
-        return _text(self.distribution, name)
+        return _text(self.folder / name)
 
 
 def installed() -> dict[str, tuple[Installed, ...]]:
     """Every distribution that holds payloads by name, and of each all copies in the order of ``sys.path``."""
     copies: dict[str, dict[str, Installed]] = {}
-    for distribution in distributions():
-        if GROUP not in _text(distribution, "entry_points.txt"):
+    for folder in _metadata_folders():
+        if GROUP not in _text(folder / "entry_points.txt"):
             continue
-        folder = Path(str(getattr(distribution, "_path", distribution.locate_file(""))))
-        if folder.name.startswith("~"):  # what pip set aside and could not delete; it ignores it too
-            continue
-        metadata = _text(distribution, "METADATA") or _text(distribution, "PKG-INFO")
-        stated_name, _, stated_version = folder.stem.partition("-")
-        name = _canonical(_field(metadata, "Name") or stated_name)
-        copy = Installed(name, _field(metadata, "Version") or stated_version, folder, distribution)
-        copies.setdefault(name, {}).setdefault(os.path.realpath(folder), copy)
+        copy = Installed(_name(folder), _version(folder), folder)
+        copies.setdefault(copy.name, {}).setdefault(os.path.realpath(folder), copy)
     return {name: tuple(found.values()) for name, found in copies.items()}
+
+
+def versions(names: Collection[str]) -> dict[str, str]:
+    """The versions of those of the named distributions that are installed."""
+    folders: dict[str, Path] = {}
+    for folder in _metadata_folders():
+        folders.setdefault(_name(folder), folder)
+    return {name: _version(folders[name]) for name in names if name in folders}
+
+
+def owner(payload: str) -> str:
+    """The one distribution that may bring a payload of this name."""
+    return CORE if payload == OF_CORE else canonical(f"{CORE}-{payload}")
+
+
+def canonical(name: str) -> str:
+    """A distribution's name in the one form that all its spellings have."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def clash(found: Mapping[str, Sequence[Installed]], name: str) -> str | None:
@@ -85,18 +111,34 @@ def reinstall(*names: str) -> str:
     return f"pip install --force-reinstall --no-deps {pinned}"
 
 
-def _text(distribution: Distribution, name: str) -> str:
+def _metadata_folders() -> Iterator[Path]:
+    """The folders of metadata in the order of ``sys.path``, without those that pip set aside and could not delete."""
+    for place in filter(lambda place: isinstance(place, str), sys.path):
+        try:
+            names = os.listdir(place or ".")
+        except (OSError, ValueError):
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~"):
+                yield Path(place, name)
+
+
+def _name(folder: Path) -> str:
+    """The name in that of the folder, because ``METADATA`` can state any other."""
+    return canonical(folder.stem.partition("-")[0])
+
+
+def _version(folder: Path) -> str:
+    metadata = _text(folder / "METADATA") or _text(folder / "PKG-INFO")
+    # importlib would parse the long description with the header.
+    found = re.search(r"^Version:(.*)$", metadata.partition("\n\n")[0], re.MULTILINE)
+    return found[1].strip() if found else folder.stem.partition("-")[2]
+
+
+def _text(path: Path) -> str:
     try:
-        return distribution.read_text(name) or ""
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            return ""
+        return path.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ""
-
-
-def _field(metadata: str, name: str) -> str:
-    """A field of the header; importlib would parse the long description with it."""
-    found = re.search(rf"^{name}:(.*)$", metadata.partition("\n\n")[0], re.MULTILINE)
-    return found[1].strip() if found else ""
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

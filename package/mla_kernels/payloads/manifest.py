@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,23 +85,17 @@ class Manifest:
         """The commit in short, and ``+dirty`` where the sources differed from it."""
         return self.commit and f"{self.commit[:12]}{'+dirty' * self.dirty}"
 
-    def require_sizes(self, folder: Path) -> None:
-        """Compare sizes, because mapping a truncated library can end the process; ``altered`` compares hashes.
+    def require_files(self, folder: Path) -> None:
+        """Require that both files are those that were built, before one is parsed and the other mapped.
 
         Raises
         ------
         PayloadError
-            A file is missing or has another size.
+            A file is missing, or has another size or hash.
         """
         for name, stated in self.files.items():
-            path = folder / name
-            try:
-                size = path.stat().st_size
-            except OSError as error:
-                raise PayloadError(f"{path} cannot be read: {error!r}; {NAME} states {stated.bytes} bytes") from error
-            if size != stated.bytes:
-                why = "truncated" if size < stated.bytes else "of another build"
-                raise PayloadError(f"{path} has {size} bytes, {NAME} states {stated.bytes}: it is {why}")
+            if why := _difference(folder / name, stated):
+                raise PayloadError(why)
 
     def altered(self, folder: Path) -> dict[Path, str]:
         """The files whose content is not what was built, each with the reason; every byte is read."""
@@ -115,8 +110,6 @@ def library_name(payload: str) -> str:
 
 def sha256(path: Path) -> str:
     """The hash of a file in hexadecimal digits."""
-    import hashlib  # loads OpenSSL, which no lookup needs
-
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -126,10 +119,16 @@ def sha256(path: Path) -> str:
 
 def _difference(path: Path, stated: File) -> str | None:
     try:
-        found = sha256(path)
+        size = path.stat().st_size
+        found = sha256(path) if size == stated.bytes else ""
     except OSError as error:
-        return f"{path} cannot be read: {error!r}"
-    return None if found == stated.sha256 else f"{path} has sha256 {found[:12]}, {NAME} states {stated.sha256[:12]}"
+        return f"{path} cannot be read: {error!r}; {NAME} states {stated.bytes} bytes"
+    if not found:
+        why = "truncated" if size < stated.bytes else "of another build"
+        return f"{path} has {size} bytes, {NAME} states {stated.bytes}: it is {why}"
+    if found != stated.sha256:
+        return f"{path} has sha256 {found[:12]}, {NAME} states {stated.sha256[:12]}: it is damaged or of another build"
+    return None
 
 
 def _file(stated: Mapping[str, Any]) -> File:

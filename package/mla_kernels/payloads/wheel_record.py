@@ -23,10 +23,7 @@ def recorded(copy: Installed) -> dict[Path, str]:
     """
     rows = csv.reader(copy.text("RECORD").splitlines())
     hashed = (row for row in rows if len(row) > 1 and row[1].startswith(SHA256))
-    return {
-        Path(str(copy.distribution.locate_file(name))).resolve(): stated.removeprefix(SHA256)
-        for name, stated, *_ in hashed
-    }
+    return {(copy.root / name).resolve(): stated.removeprefix(SHA256) for name, stated, *_ in hashed}
 
 
 def altered(record: Mapping[Path, str]) -> dict[Path, str]:

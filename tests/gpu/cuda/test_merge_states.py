@@ -53,9 +53,9 @@ def test_counts(arch: str, in_dtype: str, out_dtype: str, n: int) -> None:
 
 
 @types
-@pytest.mark.parametrize("value", [0.0, -0.0, math.nan])
+@pytest.mark.parametrize("value", [0.0, -0.0])
 def test_one_state_is_copied(arch: str, in_dtype: str, out_dtype: str, value: float) -> None:
-    """A state is copied whatever its LSE is, unless it is empty."""
+    """A state is copied to the bit, unless it is empty."""
     o, lse = states(in_dtype, 3, 4, 4)
     lse[0, 2], lse[0, 3, 1], lse[0, 3, 2] = value, -math.inf, math.inf
     o[0, :, 0, ::3] = -0.0
@@ -81,15 +81,15 @@ def test_empty_states_add_nothing(arch: str, in_dtype: str, out_dtype: str, empt
 
 
 @types
-@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize("n", [1, 3, 40])
 def test_nan_states_stay_in_their_row(arch: str, in_dtype: str, out_dtype: str, n: int) -> None:
+    """Where the LSE of a state is NaN, so are the output and the LSE, of one state too."""
     o, lse = states(in_dtype, n, 4, 4)
     want_out, want_lse = merge(arch, (in_dtype, out_dtype), o, lse)
-    lse[1, 2, 3] = math.nan
+    lse[n // 2, 2, 3] = math.nan
     out, merged = merge(arch, (in_dtype, out_dtype), o, lse)
-    cpu_out, cpu_lse = kernel("cpu", in_dtype, out_dtype)(o, lse)
-    assert_close("lse", merged[2, 3], cpu_lse[2, 3], LSE)
-    assert torch.equal(out[2, 3].isnan(), cpu_out[2, 3].isnan())
+    assert out[2, 3].isnan().all()
+    assert merged[2, 3].isnan()
     out[2, 3], merged[2, 3] = want_out[2, 3], want_lse[2, 3]
     assert_same_bytes("out", out, want_out)
     assert_same_bytes("lse", merged, want_lse)

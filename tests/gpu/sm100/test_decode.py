@@ -72,6 +72,15 @@ def test_strided_pools_and_queries(variant: Row, split_q: bool) -> None:
 
 
 @each(DENSE)
+@pytest.mark.parametrize("num_heads", [7, 128])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_broadcast_queries(variant: Row, dim: int, num_heads: int) -> None:
+    """Requests, tokens or heads share one query, by a stride of 0."""
+    for q_len in (1, 2):
+        check_in_place(problem(variant, q_len=q_len, num_heads=num_heads, broadcast_q=dim))
+
+
+@each(DENSE)
 def test_queries_of_128_heads_that_must_be_packed(variant: Row) -> None:
     case = problem(variant, num_heads=128, strided=True)
     check_in_place(case)

@@ -25,6 +25,8 @@ from tests.support.sparse import SparseDecode
     {"page_size": 48, "strided": True},
     {"topk": 512, "max_splits": 3},
     {"topk": 1},
+    {"broadcast_q": 0, "num_heads": 128},
+    {"broadcast_q": 0},
 ], ids=str)  # fmt: skip
 def test_sparse(variant: Row, options: dict[str, Any]) -> None:
     case = SparseDecode(variant.name, **options)

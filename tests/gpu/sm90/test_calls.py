@@ -66,6 +66,8 @@ def test_caches_that_16_bytes_do_not_divide(variant: Row) -> None:
 
 
 def test_cupy_and_jax_arrays(cupy: Any) -> None:
+    """Launches leave the current device as it is; where there are several, starting JAX may change it."""
+    device = torch.cuda.current_device()
     problem = Decode("sm90a_decode_qfp16_kvfp16_ofp16_tma_rows_m64", lengths=(300, 20))
     inputs = problem.tensors()
     want_out, want_lse = problem.launch(inputs)
@@ -73,14 +75,18 @@ def test_cupy_and_jax_arrays(cupy: Any) -> None:
     out, lse = problem.kernel()(**arrays, **problem.scalars(), stream=current_stream())
     assert_same_bytes("out", torch.from_dlpack(out), want_out)
     assert_same_bytes("lse", torch.from_dlpack(lse), want_lse)
+    assert torch.cuda.current_device() == device
     if find_spec("jax") is None:
         refuse("no JAX")
     import jax
 
+    jax.devices()
+    torch.cuda.set_device(device)  # torch exports tensors of the current device only
     arrays = {name: jax.dlpack.from_dlpack(tensor) for name, tensor in inputs.items()}
     kernel = problem.kernel()
     own = {"out": torch.empty_like(want_out), "lse": torch.empty_like(want_lse)}
     own["workspace"] = torch.empty(kernel.workspace_size(**inputs), dtype=torch.uint8, device="cuda")
     plan = kernel.plan(inputs["seq_lens"])
     kernel(**arrays, **problem.scalars(), **own, plan=plan, stream=current_stream())
+    assert torch.cuda.current_device() == device
     assert_same_bytes("out", own["out"], want_out)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import torch
+from mla_kernels import reference
 
 from tests.gpu.support.sm90 import DENSE, each, each_with
 from tests.gpu.support.tensors import padded
 from tests.support import memory
 from tests.support.compare import assert_same_bytes
-from tests.support.problems import Decode
+from tests.support.problems import Decode, broadcast
 from tests.support.rows import Row
 
 TMA = [row for row in DENSE if row.load == "tma"]
@@ -55,6 +59,27 @@ def test_contiguous_of_any_capacity(variant: Row, capacity: int, num_heads: int)
 def test_strides(variant: Row, paged: bool, split: bool, num_heads: int) -> None:
     num_heads = min(num_heads, variant.most("num_heads"))
     Decode(variant.name, strided=True, q_len=2, paged=paged, num_heads=num_heads, split_q=split, split_kv=split).check()
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@each_with("num_heads", [9, 16, 128])
+def test_broadcast_queries(variant: Row, num_heads: int, dim: int, split: bool) -> None:
+    """Requests, tokens or heads share one query, by a stride of 0."""
+    problem = Decode(variant.name, lengths=(2000, 140, 1), q_len=2, num_heads=num_heads, broadcast_q=dim)
+    replace(problem, split_q=split).check()
+
+
+@each_layout
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("split", [False, True])
+def test_broadcast_caches(variant: Row, paged: bool, split: bool, dim: int) -> None:
+    """Pages or tokens share one row, by a stride of 0."""
+    problem = Decode(variant.name, lengths=(64, 1, 64), paged=paged, split_kv=split, q_len=2, finite=True, spare=0)
+    inputs = problem.tensors()
+    inputs["kv_cache"] = broadcast(inputs["kv_cache"], dim)
+    out, lse = problem.launch(inputs)
+    problem.compare(out, lse, *reference.decode(**inputs, **problem.scalars(), dtype=torch.float64))
 
 
 @each

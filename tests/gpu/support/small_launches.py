@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from mla_kernels import reference
 
-from tests.gpu.support import merge_states
+from tests.gpu.support import merge_states, sm100
 from tests.gpu.support.availability import arch_name
 from tests.gpu.support.cases import EVERY, case
 from tests.gpu.support.sparse_results import RESULTS, compare_results
@@ -35,6 +35,15 @@ PROBLEMS: tuple[dict[str, Any], ...] = (
     # A block has more work tiles than their pipeline has stages.
     {"lengths": (33,) * 45, "num_heads": 128, "q_len": 8},
 )
+OF_SM100: tuple[dict[str, Any], ...] = (
+    # Few heads are packed into the 128 of the kernel, and unpacked.
+    {"lengths": (300, 128, 20, 1, 0), "num_heads": 9, "q_len": 3},
+    {"lengths": (300, 0, 70), "num_heads": 128, "q_len": 2},
+    # Queries and outputs of 128 heads and one token are used in place.
+    {"lengths": (300, 70), "num_heads": 128},
+    {"lengths": (1400, 640, 20), "max_splits": 5},
+)
+"""Problems for what prepares and finishes a launch of the sm100 payload; a persistent schedule never splits."""
 SMALLER: tuple[dict[str, Any], ...] = (
     {"lengths": (300, 0, 70), "q_len": 2},
     {"lengths": (700, 64), "page_size": 16, "max_splits": 1},
@@ -45,8 +54,9 @@ SMALLER: tuple[dict[str, Any], ...] = (
 
 def decode(variant: str) -> None:
     """Launch without a plan, so that it is made too, and in memory that is no larger than it must be."""
-    for options in filter(partial(served, variant), PROBLEMS + SMALLER):
-        problem = Decode(variant, **options)
+    of_sm100 = row(variant).arch == sm100.ARCH
+    for options in filter(partial(served, variant), OF_SM100 if of_sm100 else PROBLEMS + SMALLER):
+        problem = sm100.problem(row(variant), **options) if of_sm100 else Decode(variant, **options)
         inputs = problem.tensors()
         out, lse = problem.launch(inputs)
         # The reference runs on the host, because the tools would watch the kernels of torch too.
@@ -63,19 +73,30 @@ SPARSE_PROBLEMS: tuple[dict[str, Any], ...] = (
 )
 
 
+SPARSE_OF_SM100: tuple[dict[str, Any], ...] = (
+    {"counts": True, "absent": 0.5},
+    {"num_heads": 128, "topk": 300, "num_pages": 9},
+    {"num_heads": 9, "q_len": 5, "topk": 512, "max_splits": 3},
+)
+"""Problems without what the sm100 payload does not take: sinks, extra caches, ``max_logits``."""
+
+
 def sparse_decode(variant: str) -> None:
     """Launch each problem, and compare on the host."""
-    for options in SPARSE_PROBLEMS:
+    of_sm100 = row(variant).arch == sm100.ARCH
+    for options in SPARSE_OF_SM100 if of_sm100 else SPARSE_PROBLEMS:
         problem = SparseDecode(variant, **options)
         inputs = problem.tensors()
-        results = dict(zip(RESULTS, problem.launch(inputs, return_max_logits=True), strict=True))
+        got = problem.launch(inputs) if of_sm100 else problem.launch(inputs, return_max_logits=True)
+        results = dict(zip(RESULTS[: len(got)], got, strict=True))
         on_host = {name: tensor.cpu() for name, tensor in inputs.items()}
         compare_results(problem, {name: got.cpu() for name, got in results.items()}, on_host)
 
 
 def served(variant: str, options: dict[str, Any]) -> bool:
     """Whether a variant has a problem's shape."""
-    return row(variant).serves(num_heads=options.get("num_heads", 16), q_len=options.get("q_len", 1))
+    splits = row(variant).schedule != "persistent" or "max_splits" not in options
+    return splits and row(variant).serves(num_heads=options.get("num_heads", 16), q_len=options.get("q_len", 1))
 
 
 def caches() -> None:

@@ -24,4 +24,4 @@ def empty_results(problem: SparseDecode) -> dict[str, Tensor]:
 def compare_results(problem: SparseDecode, results: dict[str, Tensor], inputs: dict[str, Tensor] | None = None) -> None:
     """Compare results with the reference, over the problem's own inputs or over others."""
     want = problem.expected() if inputs is None else problem.expected(inputs)
-    problem.compare(results, dict(zip(results, want, strict=True)), SPARSE)
+    problem.compare(results, dict(zip(RESULTS, want, strict=True)), SPARSE)

@@ -69,8 +69,8 @@ def test_one_unit_of_each_op_leaves_out_what_every_cuda_arch_shares(tmp_path, mo
     assert shards.one_of_each_op(row, tmp_path) == ["decode_cheap", "merge_states_new"]
 
 
-def part(index: int, count: int, *units: str, commit: str = HERE.commit, stage: str = "/stage") -> Part:
-    return Part(Shard(index, count), units, commit, stage)
+def part(index: int, count: int, *units: str, commit: str = HERE.commit) -> Part:
+    return Part(Shard(index, count), units, commit)
 
 
 def test_parts_of_one_build_make_a_whole():
@@ -85,7 +85,6 @@ def test_parts_of_one_build_make_a_whole():
         ([part(1, 2, "a"), part(2, 3, "b")], "there are parts 1/2, 2/3;"),
         ([part(1, 2, "a"), part(2, 2, "b", commit="b" * 40)], f"part 2/2 is of commit {'b' * 40}, the sources are of"),
         ([part(1, 2, "a"), part(2, 2, "b", commit=HERE.commit + "-dirty")], "-dirty, the sources are of"),
-        ([part(1, 2, "a"), part(2, 2, "b", stage="/other")], "part 2/2 was compiled in /other, not in /stage"),
         ([part(1, 2, "a"), part(2, 2)], "missing, twice or unknown: b"),
         ([part(1, 2, "a", "b"), part(2, 2, "b")], "missing, twice or unknown: b"),
         ([part(1, 2, "a", "b"), part(2, 2, "c")], "missing, twice or unknown: c"),

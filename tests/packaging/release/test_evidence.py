@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ci.build import stage
 from ci.release import evidence
 from ci.rows import ROOT
 
@@ -30,7 +29,6 @@ def manifest(library: str = TESTED, **changes: object) -> dict:
 def folders(tmp_path, monkeypatch):
     """Writes evidence and the manifest of a wheel, and returns the folders that the commands read."""
     monkeypatch.setattr(evidence, "_today", lambda _: TODAY)
-    monkeypatch.setattr(stage, "FOLDER", stage.USUAL)
 
     def write(document: dict, wheel: dict | None = None) -> dict[str, Path]:
         found = {"folder": tmp_path / "evidence", "dist": tmp_path / "dist"}
@@ -73,12 +71,6 @@ def test_the_gate_asks_for_the_library_or_else_for_its_sources(folders, capsys, 
     said = capsys.readouterr().out
     assert said.startswith("sm90.json: ")
     assert ("of the library that the sources build" if fits else f"it is of library {TESTED[:12]}") in said
-
-
-def test_a_wheel_of_another_build_folder_does_not_count(folders, monkeypatch):
-    found = folders(told(sources_sha256=TODAY), manifest(BUILT))
-    monkeypatch.setattr(stage, "FOLDER", Path("/elsewhere"))
-    assert evidence.check(**found) == 0
 
 
 def test_evidence_may_say_itself_that_it_is_stale(folders, capsys):

@@ -69,18 +69,18 @@ def test_cibuildwheel_is_configured_alike_for_every_wheel(payload):
     assert configured(other, payload) == configured(read, "cpu")
 
 
-def test_cibuildwheel_compiles_where_nox_does():
-    """Device code holds a hash of that path, and the libraries are linked against that glibc."""
+def test_cibuildwheel_compiles_as_nox_does():
+    """The libraries are linked against that glibc, in the stage of container images."""
     from ci.build.__main__ import GLIBC
-    from ci.build.stage import USUAL
+    from ci.build.stage import OF_IMAGES
 
     (override,) = CORE["tool"]["scikit-build"]["overrides"]
-    assert override["build-dir"] == f"{USUAL}/build/cpu"
-    assert override["cmake"]["source-dir"] == f"{USUAL}/source/package"
-    assert override["cmake"]["define"] == {"MLA_GLIBC": GLIBC, "MLA_GLIBC_STUBS": f"{USUAL}/glibc"}
+    assert override["build-dir"] == f"{OF_IMAGES}/build/cpu"
+    assert override["cmake"]["source-dir"] == f"{OF_IMAGES}/source/package"
+    assert override["cmake"]["define"] == {"MLA_GLIBC": GLIBC, "MLA_GLIBC_STUBS": f"{OF_IMAGES}/glibc"}
     assert override["inherit"]["cmake"]["define"] == "append", "a payload's own definitions would be lost"
     said = CORE["tool"]["cibuildwheel"]
-    assert said["before-all"] == f"mkdir -p {USUAL} && cp -a {{project}} {USUAL}/source"
+    assert said["before-all"] == f"mkdir -p {OF_IMAGES} && cp -a {{project}} {OF_IMAGES}/source"
     assert f"manylinux_{GLIBC.replace('.', '_')}_" in said["repair-wheel-command"]
 
 

@@ -26,6 +26,14 @@ def test_libraries_need_neither_torch_nor_python_nor_cuda(path):
     assert all(re.match(r"lib(stdc\+\+|m|gcc_s|c|pthread|dl)\.so|ld-linux", name) for name in needed), needed
 
 
+@pytest.mark.parametrize("path", [PAYLOAD, LAUNCHER], ids=lambda path: path.name)
+def test_libraries_hold_no_path_of_their_build(path):
+    """A run path that was blanked out is a row of zeros among the strings, as long as the path was."""
+    (section,) = re.findall(r" \.dynstr +STRTAB +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+)", dynamic(path, "--sections"))
+    at, size = (int(number, 16) for number in section)
+    assert b"\0\0" not in path.read_bytes()[at : at + size]
+
+
 def test_the_payload_exports_the_c_abi_and_its_instruction_set():
     """``mla_cpu_isa`` is what ``mla-kernels info`` asks; nothing else is exported."""
     exported = {

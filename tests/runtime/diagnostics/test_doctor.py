@@ -147,8 +147,9 @@ def test_a_missing_folder(examine, site):
     folder = site.install("toy")
     folder.rename(folder.with_name("elsewhere"))
     checks = examine()
-    assert_fault(checks, "manifest of toy", "mla_toy_payload is not an installed package")
-    assert_fault(checks, "payload toy", "rejected: module mla_toy_payload is not an installed package")
+    says = f"package mla_toy_payload of distribution mla-kernels-toy is not in {site.path}; {REINSTALL}"
+    assert_fault(checks, "manifest of toy", says)
+    assert_fault(checks, "payload toy", f"rejected: {says}")
 
 
 def test_a_registry_that_is_none(examine, site):

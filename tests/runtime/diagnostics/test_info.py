@@ -39,7 +39,8 @@ def test_what_is_told(told):
     assert f"mla-kernels {mla.__version__} (ABI {found['abi_hash']})" in text
     assert (found["version"], found["python"]) == (mla.__version__, platform.python_version())
     assert found["glibc"] in text
-    assert [payload["payload"] for payload in found["payloads"]] == ["cpu"]
+    assert [(payload["payload"], payload["distribution"]) for payload in found["payloads"]] == [("cpu", "mla-kernels")]
+    assert re.search(r"runs on the host; mla-kernels in \S+/mla_kernels/payloads/cpu$", text, re.MULTILINE)
     assert found["payloads"][0]["variants"] == len(mla.variants())
     assert found["devices"][-1]["arch"] == "cpu"
     assert found["packages"]["torch"] == importlib.metadata.version("torch")
@@ -112,4 +113,13 @@ def test_rejected_payloads_and_their_reason(told, site, rediscover):
     rediscover()
     text, found = told()
     assert "Rejected payloads\n  toy  distribution mla-kernels-toy is version 99.1" in text
-    assert found["rejected"][0]["payload"] == "toy"
+    assert (found["rejected"][0]["payload"], found["rejected"][0]["distribution"]) == ("toy", "mla-kernels-toy")
+
+
+def test_a_payload_of_a_stranger_is_told_beside_that_of_the_core(told, site, rediscover):
+    site.install("cpu", distribution="acme")
+    rediscover()
+    text, found = told()
+    assert [(payload["payload"], payload["distribution"]) for payload in found["payloads"]] == [("cpu", "mla-kernels")]
+    assert [(each["payload"], each["distribution"]) for each in found["rejected"]] == [("cpu", "acme")]
+    assert text.count("  cpu  distribution acme may not bring it") == 1

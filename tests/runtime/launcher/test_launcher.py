@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,11 @@ from tests.support.native.build import build
 from tests.support.native.noop import SIZES, arguments, expected, launch
 
 OPS = tuple(abi.OP)
+CALLS = {
+    "launch": lambda kernel: launch(kernel, arguments("gather_kv")),
+    "plan": lambda kernel: kernel.plan(arguments("gather_kv"), torch.zeros(16, dtype=torch.uint8)),
+    "prepare": lambda kernel: kernel.prepare(0),
+}
 
 
 def test_module_describes_the_abi():
@@ -232,3 +238,25 @@ with pytest.raises(KeyError):
 """
     path = str(Path(_launcher.__file__).parents[1])
     subprocess.run([sys.executable, "-c", script], check=True, env=os.environ | {"PYTHONPATH": path})
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_other_threads_of_python_run_meanwhile(noop, call):
+    """The call ends only after a thread of Python has answered, which it cannot do without the interpreter's lock."""
+    told, told_by = os.pipe()
+    awaited, answer = os.pipe()
+
+    def answer_once() -> None:
+        os.read(told, 1)
+        os.write(answer, b"x")
+
+    thread = threading.Thread(target=answer_once)
+    thread.start()
+    try:
+        noop.meet(told_by, awaited)
+        CALLS[call](noop.kernel("gather_kv"))
+    finally:
+        os.write(told_by, b"x")
+        thread.join()
+        for descriptor in (told, told_by, awaited, answer):
+            os.close(descriptor)

@@ -97,14 +97,19 @@ def test_library_that_is_none(site, rediscover):
 def test_missing_module(site, rediscover):
     folder = site.install("toy")
     folder.rename(folder.with_name("elsewhere"))
-    assert "mla_toy_payload is not an installed package" in reasons(rediscover())["toy"]
+    says = f"package mla_toy_payload of distribution mla-kernels-toy is not in {site.path}; reinstall it: {REINSTALL}"
+    assert reasons(rediscover())["toy"] == says
 
 
-def test_second_payload_of_a_name(site, rediscover):
-    site.install("cpu")
+def test_of_two_payloads_of_a_name_in_one_distribution_none_is_used(site, rediscover):
+    folder = site.install("toy")
+    shutil.copytree(folder, site.path / "second")
+    (info,) = site.path.glob("*.dist-info")
+    with (info / "entry_points.txt").open("a") as file:
+        file.write("toy = second\n")
     installed = rediscover()
     assert set(installed.found) == {"cpu"}
-    assert "is in use under the same name" in reasons(installed)["cpu"]
+    assert "entry_points.txt cannot be read: " in reasons(installed)["mla-kernels-toy"]
 
 
 def test_a_rejected_payload_leaves_the_others_in_use_and_is_said_by_lookup_errors(site, rediscover):
@@ -130,15 +135,16 @@ SIZE = (CPU / "libmla_cpu.so").stat().st_size
 def test_a_truncated_library_of_the_core_says_what_to_reinstall(site, rediscover, monkeypatch):
     folder = site.install("cpu")
     (folder / "libmla_cpu.so").write_bytes(b"")
-    copies = {name: copies for name, copies in distributions.installed().items() if name != "mla-kernels"}
-    monkeypatch.setattr(discovery, "installed", lambda: copies)
+    copies = [copy for copy in distributions.installed()["mla-kernels"] if copy.root == site.path]
+    monkeypatch.setattr(discovery, "installed", lambda: {"mla-kernels": copies})
+    monkeypatch.setattr(discovery, "_ROOT", site.path)
     rediscover()
     with pytest.raises(VariantNotFoundError) as caught:
         mla.lookup(op="decode", q_dtype="bf16")
     asked, rejected = str(caught.value).split("\n")
     assert asked == "no variant serves op=decode arch=cpu q_dtype=bf16"
     assert rejected.startswith("payload cpu was rejected: ")
-    assert "it is truncated; reinstall it: pip install --force-reinstall --no-deps mla-kernels-cpu==" in rejected
+    assert "it is truncated; reinstall it: pip install --force-reinstall --no-deps mla-kernels==" in rejected
     monkeypatch.undo()
 
 

@@ -47,7 +47,7 @@ def test_what_it_says(folder):
     manifest = load(folder, document())
     assert (manifest.payload, manifest.version, manifest.variants) == ("toy", mla.__version__, {"toy_decode"})
     assert manifest.files["libmla_toy.so"].bytes == len(FILES["libmla_toy.so"])
-    manifest.require_sizes(folder)
+    manifest.require_files(folder)
     assert manifest.altered(folder) == {}
 
 
@@ -88,14 +88,19 @@ def test_missing(folder):
         Manifest.load(folder)
 
 
-def test_sizes(folder):
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_payload_must_have_before_it_is_loaded(folder, name):
     manifest = load(folder, document())
-    (folder / "libmla_toy.so").write_bytes(b"machine")
-    with pytest.raises(PayloadError, match=r"libmla_toy.so has 7 bytes, manifest.json states 12: it is truncated"):
-        manifest.require_sizes(folder)
-    (folder / "libmla_toy.so").unlink()
-    with pytest.raises(PayloadError, match=r"libmla_toy.so cannot be read: .*; manifest.json states 12 bytes"):
-        manifest.require_sizes(folder)
+    path, data = folder / name, FILES[name]
+    path.write_bytes(data[:-1])
+    with pytest.raises(PayloadError, match=rf"{name} has {len(data) - 1} bytes, manifest.json states {len(data)}: "):
+        manifest.require_files(folder)
+    path.write_bytes(data[:-1] + b"x")
+    with pytest.raises(PayloadError, match=rf"{name} has sha256 \w+, manifest.json states \w+: it is damaged"):
+        manifest.require_files(folder)
+    path.unlink()
+    with pytest.raises(PayloadError, match=rf"{name} cannot be read: .*; manifest.json states {len(data)} bytes"):
+        manifest.require_files(folder)
 
 
 def test_content(folder):

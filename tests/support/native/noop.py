@@ -58,6 +58,10 @@ class Noop:
         """Set the sizes to ask for and the status to answer."""
         self._library.noop_expect(ctypes.c_int64(plan), ctypes.c_int64(workspace), ctypes.c_int(status))
 
+    def meet(self, told: int, awaited: int) -> None:
+        """Have the next launch, plan or prepare write to one pipe, and fail unless the other one answers."""
+        self._library.noop_meet(told, awaited)
+
     def fields(self, op: str) -> dict[str, float | int]:
         """Return the fields of the last problem, read as the layout of ``codegen.abi`` says."""
         data = bytes(self.record.problem)

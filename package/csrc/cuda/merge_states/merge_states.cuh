@@ -100,10 +100,15 @@ struct RowStates : Shape<kIn, kVectors, kRowWarps> {
 
   __device__ __forceinline__ bool has(int strand) const { return state_of(strand, 0) < lse.count; }
 
+  // One state is copied. If its LSE is NaN, so is the output, as it is of several states.
   __device__ __forceinline__ void copy_first(Sums& sums) const {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       to_fp32<kIn>(columns(tile).template load<kBytes>(o), sums[tile]);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        if (isnan(merged.shift)) sums[tile][c] = NAN;
+      }
     }
   }
 

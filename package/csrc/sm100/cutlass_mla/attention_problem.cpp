@@ -131,7 +131,8 @@ bool reads_query_in_place(const AttentionProblem& attention) {
     for (int i = 0; i < 3; ++i) {
       if (strides[i] < 0 || strides[i] % kCopyBytes != 0) return false;
     }
-    if (strides[2] == 0) return false;
+    // A tensor map with strides of 0 has not run on Blackwell.
+    if (strides[2] == 0 || (strides[0] == 0 && attention.shape.rows > q_len)) return false;
   }
   return true;
 }

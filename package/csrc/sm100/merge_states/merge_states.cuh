@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) complete_rows(Problem p) {
   const float* o = static_cast<const float*>(p.o) + t * p.o_stride_t + h * p.o_stride_h;
   Element* out = static_cast<Element*>(p.out) + t * p.out_stride_t + h * p.out_stride_h;
   for (int i = threadIdx.x; i < kLatent; i += kThreads) {
-    out[i] = static_cast<Element>(empty ? 0.0f : o[i]);
+    out[i] = static_cast<Element>(empty ? 0.0f : isnan(lse[0]) ? NAN : o[i]);
   }
   if (p.out_lse != nullptr && threadIdx.x == 0) {
     static_cast<float*>(p.out_lse)[t * p.out_lse_stride_t + h] = empty ? -INFINITY : lse[0];

@@ -64,9 +64,10 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
                          {"kv_cache", problem.kv_rope, slots},
                          {"seq_lens", problem.seq_lens, 1},
                          {"out", problem.out, 1}}));
-  if (params.capacity > 0) MLA_TRY(decode::encode_maps(kTraits, &params));
+  // A thread that has no context yet gets one here, and the driver encodes no map without.
   const cuda::DeviceGuard guard(problem.device);
   MLA_TRY(guard.status());
+  if (params.capacity > 0) MLA_TRY(decode::encode_maps(kTraits, &params));
   MLA_TRY(prepare(problem.device));
   const Kernel kernel = Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>::of(shape);
   bool fits = true;

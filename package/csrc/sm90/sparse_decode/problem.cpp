@@ -70,7 +70,7 @@ void set_query(const Problem& p, DType dtype, QueryView<TokenView>* query) {
     has_strides &= (p.batch <= 1 || stride[0] > 0) && (p.q_len <= 1 || stride[1] > 0) &&
                    (p.num_heads <= 1 || stride[2] > 0);
   }
-  // A tensor map takes no strides of 0, which a rope part of zeros has.
+  // A warp copies rows with strides of 0, which a rope part of zeros has.
   query->by_tma = query->is_aligned_to_16 && has_strides && p.num_heads % kTileRows == 0;
 }
 

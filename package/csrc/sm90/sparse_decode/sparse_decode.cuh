@@ -47,10 +47,11 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& prob
   MLA_TRY(sparse_decode::describe(problem, kTraits, names, &params));
   if (params.shape.batch == 0) return {};
   MLA_TRY(sparse_decode::check_tensors(problem, kTraits, names));
-  MLA_TRY(sparse_decode::encode_maps(kTraits, &params));
   sparse_decode::set_workspace(workspace.data, &params);
+  // A thread that has no context yet gets one here, and the driver encodes no map without.
   const cuda::DeviceGuard guard(problem.device);
   MLA_TRY(guard.status());
+  MLA_TRY(sparse_decode::encode_maps(kTraits, &params));
   MLA_TRY(prepare(problem.device));
   const Kernel kernel =
       Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule>::of(params.shape);

@@ -1,0 +1,131 @@
+// What the pool's helper threads owe to the process: errors, signals and forks. Prints what went
+// wrong and exits with 1.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "cpu/isa/isa.h"
+#include "cpu/pool.h"
+
+namespace mla::cpu {
+
+const Isa& active_isa() {
+  static const Isa isa = {};
+  return isa;
+}
+
+const char* isa_error() { return nullptr; }
+
+}  // namespace mla::cpu
+
+namespace {
+
+std::atomic<bool> fork_now{false};
+pid_t child = 0;
+int in_child();
+
+}  // namespace
+
+// The pool has two threads: its caller and one helper.
+extern "C" int sched_getaffinity(pid_t, size_t bytes, cpu_set_t* mask) noexcept {
+  CPU_ZERO_S(bytes, mask);
+  for (int i = 0; i < 2; ++i) CPU_SET_S(i, bytes, mask);
+  return 0;
+}
+
+// The pool starts its threads with its mutex locked, so that a fork here is one at the worst time.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*start)(void*), void* argument) {
+  if (fork_now.exchange(false)) {
+    child = fork();
+    if (child == 0) _exit(in_child());
+  }
+  static const auto next =
+      reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return next(thread, attributes, start, argument);
+}
+
+namespace {
+
+using namespace mla;
+using cpu::Scratch;
+
+constexpr int64_t kLongEnough = 1'000'000;  // nanoseconds, so that the helper may join
+constexpr int kSecondsOfAHang = 20;
+
+int failures = 0;
+
+void check(bool passed, const char* what) {
+  if (passed) return;
+  std::printf("FAILED: %s\n", what);
+  ++failures;
+}
+
+// Runs one item on the caller and one on the helper, each of which waits for the other.
+template <class Body>
+Status on_helper(const Body& body) {
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int> arrived{0};
+  return cpu::parallel(2, kLongEnough, [&](int64_t, const Scratch&) {
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+    if (std::this_thread::get_id() != caller) body();
+  });
+}
+
+// The whole work is done in a child that was forked while its parent held the mutex.
+int in_child() {
+  alarm(kSecondsOfAHang);
+  std::atomic<int> ran{0};
+  const Status status = on_helper([&] { ++ran; });
+  return status.ok() && ran == 1 ? 0 : 1;
+}
+
+void fork_while_threads_start() {
+  fork_now = true;
+  check(cpu::start_threads().ok(), "threads start");
+  check(child > 0, "a fork while threads start");
+  int ended = 0;
+  check(waitpid(child, &ended, 0) == child && WIFEXITED(ended) && WEXITSTATUS(ended) == 0,
+        "a child that was forked while the pool was locked launches");
+}
+
+void error_of_the_helper() {
+  const Status status = on_helper([] { throw std::runtime_error("of the helper"); });
+  check(!status.ok() && std::string(last_error()).find("of the helper") != std::string::npos,
+        "the error of a helper thread is the launch's");
+  check(on_helper([] {}).ok(), "the next launch has no error");
+}
+
+void signals_of_the_helper() {
+  sigset_t before, helper, after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  sigemptyset(&helper);
+  const Status status = on_helper([&] { pthread_sigmask(SIG_SETMASK, nullptr, &helper); });
+  check(status.ok(), "a launch that asks for the helper's signals");
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM}) {
+    check(sigismember(&helper, signal) == 1, "a helper thread gets no signal");
+    check(sigismember(&after, signal) == sigismember(&before, signal),
+          "the caller's signals are as before");
+  }
+}
+
+}  // namespace
+
+int main() {
+  alarm(3 * kSecondsOfAHang);
+  fork_while_threads_start();
+  error_of_the_helper();
+  signals_of_the_helper();
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,57 @@
+"""Tensors that share memory: what is written must overlap nothing, and views that interleave are fine."""
+
+from __future__ import annotations
+
+from tests.fuzz.elements import STORED
+from tests.fuzz.memory import Array, Space, contiguous
+from tests.fuzz.problems.case import RETURNED, Case, Maker
+
+
+def aliased(make: Maker, case: Case, space: Space) -> Case:
+    """Lay an output of a legal case over another tensor of it, or between the elements of one."""
+    case.kind = "alias"
+    case.how = "op" if case.how == "planned" else case.how
+    written = {"kv_cache"} if case.op == "store_kv" else set(RETURNED[case.op])
+    arrays = [(name, array) for name, array in case.arrays() if array.span]
+    outputs = [pair for pair in arrays if pair[0] in written]
+    if not outputs:
+        return case
+    name, output = make.random.choice(outputs)
+    others = [pair for pair in arrays if pair[1] is not output]
+    if not others:
+        return case
+    other_name, other = make.random.choice(others)
+    if make.chance(0.35):
+        return interleaved(make, case, space)
+    for array in (output, other):
+        if min(array.strides, default=1) > 0:
+            array.strides = contiguous(array.shape)
+    unit = STORED[output.dtype].itemsize
+    offset = make.random.choice((0, other.span // 2, other.span - 1, make.random.randrange(other.span))) // unit * unit
+    other.align, other.at_start = 16, make.chance(0.3)
+    space.put(other, extra=output.span + 16)
+    space.over(output, other, offset)
+    case.verdict, case.names, case.label = "refuse", (name, other_name), f"{name} over {other_name}"
+    return case
+
+
+def interleaved(make: Maker, case: Case, space: Space) -> Case:
+    """Two tensors whose ranges of addresses overlap and whose elements do not: legal."""
+    given = case.arguments
+    for name, other, columns in (("max_logits", "lse", 1), ("out", "q", 576)):
+        under, over = given.get(other), given.get(name)
+        if not (isinstance(under, Array) and isinstance(over, Array)) or under.dtype != over.dtype:
+            continue
+        if not (under.span and over.span) or 0 in under.strides or under.region is not None:
+            continue
+        if columns == 1:
+            under.strides = over.strides = tuple(2 * s for s in contiguous(under.shape))
+        else:
+            row = 576 + 512
+            under.strides = over.strides = (*(s * row for s in contiguous(under.shape[:-1])), 1)
+        unit = STORED[over.dtype].itemsize
+        space.put(under, extra=columns * unit + 1024)
+        space.over(over, under, columns * unit)
+        case.label = f"{name} between the elements of {other}"
+        return case
+    return case

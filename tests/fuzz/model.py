@@ -1,0 +1,197 @@
+"""Right answers in float64 NumPy, written from the documentation of the ops; nothing of the package is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.fuzz.elements import GROUP, LARGEST_E4M3, LATENT, ROUNDING, decoded, rows_decoded
+
+KEYS = {"fp32": 2.0**-17, "fp16": 2.0**-9, "bf16": 2.0**-6.5}
+"""How far a weight may be from its own, by the type that a kernel keeps queries and weights in."""
+ON_CUDA = {"fp32": 2.0**-17, "fp16": 2.0**-7, "bf16": 2.0**-6.5}
+E4M3_WEIGHTS = 2.0**-3.5
+"""Kernels of a GPU may keep weights in e4m3 where the cache is in e4m3."""
+TINY = 1e-30
+
+
+@dataclass
+class Answer:
+    """What a result must be: numbers, each within a bound, or whatever ``check`` accepts."""
+
+    want: np.ndarray | None = None
+    bound: np.ndarray | float = 0.0
+    dtype: str = "fp32"
+    check: Callable[[np.ndarray], str] | None = None
+
+    def fault(self, bits: np.ndarray) -> str:
+        """Say in words what is wrong with the stored elements of a result; nothing where it is right."""
+        if self.check is not None:
+            return self.check(bits)
+        assert self.want is not None
+        if bits.shape != self.want.shape:
+            return f"shape {bits.shape}, want {self.want.shape}"
+        got = decoded(bits, self.dtype) if self.dtype not in ("int32",) else bits
+        with np.errstate(invalid="ignore", over="ignore"):
+            bad = ~(np.abs(got - self.want) <= self.bound)
+            if not bad.any():
+                return ""
+            bad &= ~((got == self.want) | (np.isnan(got) & np.isnan(self.want)))
+        if not bad.any():
+            return ""
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        want, bound = self.want[place], np.broadcast_to(self.bound, bad.shape)[place]
+        return f"{list(place)} is {got[place]:.9g}, want {want:.9g} within {bound:.3g}; {int(bad.sum())} of {bad.size}"
+
+
+@dataclass
+class Rows:
+    """One batch of query rows that see the same keys.
+
+    Attributes
+    ----------
+    out, lse, top : ndarray [rows, 512], [rows], [rows]
+    out_bound, lse_bound : ndarray
+    """
+
+    out: np.ndarray
+    lse: np.ndarray
+    top: np.ndarray
+    out_bound: np.ndarray
+    lse_bound: np.ndarray
+
+
+@dataclass
+class Precision:
+    """What a variant rounds to, and with what factor it reads the cache."""
+
+    weights: float
+    logits: float
+    out: str
+
+    @classmethod
+    def of(cls, q_dtype: str, kv_dtype: str, out_dtype: str, device: str) -> Precision:
+        """The precision of a variant: 16-bit kernels round the numbers of an fp8_ds_mla cache to 16 bits."""
+        weights = (KEYS if device == "cpu" else ON_CUDA)[q_dtype]
+        if device != "cpu" and kv_dtype == "e4m3":
+            weights = E4M3_WEIGHTS
+        rounded = kv_dtype == "fp8_ds_mla" and q_dtype != "fp32"
+        return cls(weights, 2.0**-8 if rounded else 2.0**-21, out_dtype)
+
+
+def attend(
+    q: np.ndarray,
+    keys: np.ndarray,
+    seen: np.ndarray | None,
+    factor: float,
+    out_factor: float,
+    precision: Precision,
+    sink: np.ndarray | None = None,
+) -> Rows:
+    """Attention of query rows [rows, 576] over keys [n, 576]; ``seen`` [rows] says how many of the first count."""
+    rows = len(q)
+    if len(keys) == 0:
+        return Rows(np.zeros((rows, LATENT)), *np.full((2, rows), -np.inf), np.zeros((rows, LATENT)), np.zeros(rows))
+    logits = (q @ keys.T) * factor
+    noise = np.sqrt((q * q) @ (keys * keys).T) * abs(factor) * precision.logits * 6
+    if seen is not None:
+        hidden = np.arange(len(keys)) >= seen[:, None]
+        logits[hidden] = -np.inf
+        noise[hidden] = 0
+    top = logits.max(axis=1)
+    empty = np.isneginf(top)
+    weights = np.exp(logits - np.where(empty, 0, top)[:, None])
+    total = np.where(empty, 1, weights.sum(axis=1))
+    weights /= total[:, None]
+    lse = np.where(empty, -np.inf, top + np.log(total))
+    values = keys[:, :LATENT]
+    out = weights @ values * out_factor
+    spread = weights @ np.abs(values) * abs(out_factor)
+    off = noise.max(axis=1)
+    if sink is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            share = np.where(empty | np.isposinf(sink), 0, 1 / (1 + np.exp(sink - lse)))
+        out, spread = out * share[:, None], spread * share[:, None]
+    rounding = ROUNDING[precision.out]
+    bound = spread * (precision.weights + 2 * off)[:, None] + np.abs(out) * 2 * rounding + 1e-30
+    if precision.out == "fp16":
+        bound += 2.0**-24
+    scale = np.abs(np.where(empty, 0, lse))
+    lse_bound = off + 2e-6 + (scale + np.abs(np.where(empty, 0, top))) * 2.0**-19 + precision.weights / 64
+    return Rows(out, lse, top, bound, lse_bound)
+
+
+def stored_rows(numbers: np.ndarray, bits: np.ndarray, kv_dtype: str, in_dtype: str, scale: float, powers: bool) -> str:
+    """Say what is wrong with rows [n, width] that ``store_kv`` wrote of tokens [n, 576]."""
+    if kv_dtype not in ("e4m3", "fp8_ds_mla"):
+        return ""  # copies are compared as bits
+    if kv_dtype == "e4m3":
+        return _nearest(numbers, bits, np.float64(np.float32(scale)))
+    latent = numbers[:, :LATENT].reshape(len(numbers), LATENT // GROUP, GROUP)
+    scales = np.ascontiguousarray(bits[:, LATENT : LATENT + 16]).view(np.float32).astype(np.float64)
+    want = np.abs(latent).max(axis=2) / LARGEST_E4M3
+    want = 2.0 ** np.ceil(np.log2(np.clip(want, 1e-4, 2.0**127))) if powers else np.maximum(want, 2.0**-126)
+    if not (np.abs(scales - want) <= want * 2.0**-22).all():
+        return f"scales {scales.tolist()}, want {want.tolist()}"
+    fault = _nearest(numbers[:, :LATENT], bits[:, :LATENT], np.repeat(scales, GROUP, axis=1))
+    rope = decoded(np.ascontiguousarray(bits[:, LATENT + 16 :]).view(np.uint16), "bf16")
+    exact = numbers[:, LATENT:]
+    wrong = ~(np.abs(rope - exact) <= np.abs(exact) * 2.0**-8 + 2.0**-133)
+    return fault or (f"rope is {rope[wrong][:4]}, want {exact[wrong][:4]}" if wrong.any() else "")
+
+
+def _nearest(numbers: np.ndarray, codes: np.ndarray, scale: np.ndarray | np.float64) -> str:
+    """Whether each code is a nearest e4m3 of number / scale; larger ones saturate."""
+    want = np.clip(numbers / scale, -LARGEST_E4M3, LARGEST_E4M3)
+    got = decoded(codes, "e4m3")
+    step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(want), 2.0**-6))) - 3)
+    wrong = ~(np.abs(got - want) <= step / 2 * (1 + 1e-4) + np.abs(want) * 2.0**-22)
+    if not wrong.any():
+        return ""
+    place = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"code {list(place)} is {got[place]}, want {want[place]:.9g}"
+
+
+def merged(o: np.ndarray, lse: np.ndarray, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Output, its spread and its LSE of states [n, t, h, d]; a state with an infinite LSE is empty."""
+    absent = np.isinf(lse)
+    if counts is not None:
+        absent |= (np.arange(len(lse))[:, None] >= counts)[:, :, None]
+    kept = np.where(absent, -np.inf, lse)
+    top = kept.max(axis=0, initial=-np.inf)
+    empty = np.isneginf(top)
+    weights = np.exp(kept - np.where(empty, 0, top))
+    total = weights.sum(axis=0)
+    weights = weights / np.where(empty, 1, total)
+    values = np.where(absent[..., None], 0, o)
+    out = np.einsum("nth,nthd->thd", weights, values)
+    spread = np.einsum("nth,nthd->thd", weights, np.abs(values))
+    with np.errstate(divide="ignore"):
+        return out, spread, np.where(empty, -np.inf, top + np.log(total))
+
+
+def gathered(rows: np.ndarray, kv_dtype: str, out_dtype: str, factor: float, absent: np.ndarray) -> Answer:
+    """What ``gather_kv`` gives for stored rows [n, width]; those that are absent are zeros."""
+    want = rows_decoded(rows, kv_dtype)
+    if kv_dtype == "e4m3":
+        want = want * factor
+    want[absent] = 0
+    quantised = kv_dtype in ("e4m3", "fp8_ds_mla")
+    bound = np.abs(want) * (2 * ROUNDING[out_dtype] + 2.0**-22) + 2.0**-25 if quantised else 0.0
+    return Answer(want, bound, out_dtype)
+
+
+def global_slots(requests: np.ndarray, table: np.ndarray, positions: np.ndarray, page_size: int) -> np.ndarray:
+    """Slots of positions [tokens, topk]; -1 where there is no such request, position or page, or no such int32."""
+    positions = positions.astype(np.int64)
+    entry = positions // page_size
+    there = (requests >= 0) & (requests < len(table))
+    known = (positions >= 0) & (entry < table.shape[1]) & there[:, None]
+    if table.size == 0:
+        return np.full(positions.shape, -1)
+    page = table.astype(np.int64)[np.where(there, requests, 0)[:, None], np.where(known, entry, 0)]
+    known &= page >= 0
+    slot = np.where(known, page, 0) * page_size + positions % page_size
+    return np.where(known & (slot < 2**31), slot, -1)
