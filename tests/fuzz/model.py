@@ -115,11 +115,12 @@ def attend(
             share = np.where(empty | np.isposinf(sink), 0, 1 / (1 + np.exp(sink - lse)))
         out, spread = out * share[:, None], spread * share[:, None]
     rounding = ROUNDING[precision.out]
-    bound = spread * (precision.weights + 2 * off)[:, None] + np.abs(out) * 2 * rounding + 1e-30
+    summed = len(keys) * ROUNDING["fp32"]  # equal numbers are rounded the same way, one after another
+    bound = spread * (precision.weights + summed + 2 * off)[:, None] + np.abs(out) * 2 * rounding + 1e-30
     if precision.out == "fp16":
         bound += 2.0**-24
     scale = np.abs(np.where(empty, 0, lse))
-    lse_bound = off + 2e-6 + (scale + np.abs(np.where(empty, 0, top))) * 2.0**-19 + precision.weights / 64
+    lse_bound = off + 2e-6 + summed + (scale + np.abs(np.where(empty, 0, top))) * 2.0**-19 + precision.weights / 64
     return Rows(out, lse, top, bound, lse_bound)
 
 

@@ -20,6 +20,7 @@ from tests.fuzz.supervisor import Progress, Settings, Supervisor
 from tests.fuzz.worker import BLOCK, Finding, Worker, shared
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 
 
 def test_every_op_is_fuzzed() -> None:
@@ -120,3 +121,15 @@ def test_a_case_is_replayed_in_one_line(capsys: pytest.CaptureFixture[str], monk
         monkeypatch.setenv(name, "")
     assert command.main(["--replay", "11"]) == 0
     assert "as it should be" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "evidence" / "fuzz").glob("*.json")), ids=lambda path: path.stem
+)
+def test_the_page_says_what_the_evidence_shows(path: Path) -> None:
+    shown = json.loads(path.read_text())
+    assert shown["cases"] == shown["seeds"][1] - shown["seeds"][0]
+    assert set(shown["ops"]) == set(PROBLEMS)
+    assert shown["findings"] == len(shown["sorts"]) == 0
+    row = f"| {shown['cases']:,} | `{shown['commit'][:7]}` | `{shown['library_sha256'][:12]}` |"
+    assert row in (ROOT / "docs" / "fuzzing.md").read_text(encoding="utf-8")

@@ -57,7 +57,8 @@ def scalar(make: Maker, case: Case, space: Space) -> None:
     if row.planned:
         case.how = "op"
     case.arguments[row.name] = value
-    refuse(case, f"{row.name} is {shown(value)}", row.name)
+    unsaid = value is None and row.planned  # which a plan takes for its default
+    refuse(case, f"{row.name} is {shown(value)}", row.name, verdict="either" if unsaid else "refuse")
 
 
 def extra(make: Maker, case: Case, space: Space) -> None:

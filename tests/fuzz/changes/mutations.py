@@ -186,7 +186,10 @@ def backwards(make: Maker, case: Case, row: Tensor, array: Array, part: int, spa
     if make.device != "cpu" or array.dtype in ("bf16", "e4m3") or not array.shape or max(array.shape) < 2:
         return no_tensor(make, case, row)
     space.framework = "numpy"
-    place = make.random.choice([i for i, n in enumerate(array.shape) if n > 1])
+    turned = [i for i, n in enumerate(array.shape) if n > 1 and array.strides[i] > 0]
+    if not turned:
+        return no_tensor(make, case, row)
+    place = make.random.choice(turned)
     turn = tuple(slice(None, None, -1) if i == place else slice(None) for i in range(len(array.shape)))
     if 0 in array.shape:
         return no_tensor(make, case, row)
@@ -234,7 +237,7 @@ def elsewhere(make: Maker, case: Case, row: Tensor, array: Array, part: int, spa
 
 def negated(make: Maker, case: Case, row: Tensor, array: Array, part: int, space: Space) -> None:
     """A tensor that is negated when it is read, and whose memory holds the opposite: refused, or right."""
-    if array.dtype in ("e4m3", "uint8", "fp8_ds_mla"):
+    if array.dtype in ("e4m3", "uint8") or 0 in array.strides:
         return no_tensor(make, case, row)
     space.framework = "torch"
 
