@@ -189,18 +189,22 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Build and install the wheel, then call every op at random; `-- --cases N` makes more calls, `-- --help` tells.
+
+    For `-- --device cuda`, the GPU payloads in dist/ are installed too.
+    """
+    session.install("numpy>=2", TORCH)
+    wheels = [core_wheel(session), *(map(str, DIST.glob("mla_kernels_*.whl")) if "cuda" in session.posargs else ())]
+    session.install("--no-deps", "--force-reinstall", *wheels)
+    session.run("python", "-m", "tests.fuzz", *session.posargs)
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Make small changes of the sources, one at a time, which the tests must notice; `-- NAME...` chooses some."""
     session.install(*group("test"), TORCH)
     session.run("python", "-m", "ci.mutants", *session.posargs)
-
-
-@nox.session
-def fuzz(session: nox.Session) -> None:
-    """Build and install the wheel, then call every op at random; `-- --cases N` makes more calls, `-- --help` tells."""
-    session.install("numpy>=2", TORCH)
-    session.install("--no-deps", "--force-reinstall", core_wheel(session))
-    session.run("python", "-m", "tests.fuzz", *session.posargs)
 
 
 @nox.session

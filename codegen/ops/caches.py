@@ -22,7 +22,8 @@ MERGE_STATES = Op(
             "float32",
             ("num_states", "num_tokens", "num_heads"),
             ("n", "t", "h"),
-            doc="Natural logarithms; a state with -inf or +inf is empty, and adds nothing.",
+            doc="Natural logarithms; a state with -inf or +inf is empty, and adds nothing. One with NaN makes the whole"
+            " row NaN.",
         ),
         Tensor(
             "counts",

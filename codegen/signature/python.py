@@ -24,6 +24,7 @@ def _op(op: Op) -> dict[str, Any]:
         "name": op.name,
         "pascal": "".join(word.capitalize() for word in op.name.split("_")),
         "planned": [scalar.name for scalar in op.scalars if scalar.planned],
+        "unplanned": " and ".join(f"is_preset({s.name}, {_default(s)})" for s in op.scalars if s.planned),
         "planned_presets": ", ".join(_default(scalar) for scalar in op.scalars if scalar.planned),
         "plans": op.plans,
         "layout": op.layout,
@@ -81,6 +82,7 @@ def _launch(op: Op) -> dict[str, Any]:
             }
             for tensor in op.outputs
         ],
+        "on_request": [tensor.name for tensor in op.outputs if tensor.made == "on_request"],
         "left_out": [tensor.name for tensor in op.outputs if tensor.made == "unless_false"],
         "result": _result(op),
     }

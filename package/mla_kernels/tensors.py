@@ -52,10 +52,14 @@ def element_name(dtype: DTypeLike) -> Any:
     dtype : str or dtype
         ``"bfloat16"``, ``torch.bfloat16``, ``numpy.float16``, ``numpy.dtype("float16")`` or ``ml_dtypes.bfloat16``.
     """
-    if not isinstance(dtype, str):
+    if isinstance(dtype, str):
+        name = str.__str__(dtype)  # not what a subclass says that it is
+        return _NAME.get(name.removeprefix("torch."), name)
+    try:
         stated = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype
         return _NAME.get(str(stated).rpartition(".")[2], dtype)
-    return _NAME.get(dtype.removeprefix("torch."), dtype)
+    except Exception:
+        return dtype
 
 
 def stored_name(dtype: str) -> str:
@@ -75,22 +79,38 @@ def cache_format(argument: str, cache: Packed) -> CacheFormat:
         The argument is no tensor, or has a type that no variant takes.
     """
     parts = cache if isinstance(cache, tuple) else (cache,)
-    in_bytes = _stored(argument, parts[0]) == "uint8"
-    name = "e4m3" if in_bytes else dtype_name(argument, parts[0])
-    width = sum(int(part.shape[-1]) for part in parts if len(getattr(part, "shape", ())))
+    in_bytes = _stored(argument, first(cache)) == "uint8"
+    name = "e4m3" if in_bytes else dtype_name(argument, first(cache))
+    try:
+        width = sum(int(shape[-1]) for shape in map(_shape, parts) if shape)
+    except Exception as error:
+        raise _no_tensor(argument, first(cache)) from error
     found = format_of_rows("uint8", width) if in_bytes else None
     return found or format_of_rows(name, width) or format_named(name)
 
 
 def _stored(argument: str, tensor: Tensor) -> str:
-    if not hasattr(tensor, "dtype"):
-        raise DTypeError(argument, type(tensor).__name__, "a tensor")
-    return str(tensor.dtype).rpartition(".")[2]
+    try:
+        return str(tensor.dtype).rpartition(".")[2]
+    except Exception as error:
+        raise _no_tensor(argument, tensor) from error
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...] | None:
+    """The shape of a tensor; None of what has none, whose attributes may raise anything."""
+    try:
+        return tuple(tensor.shape)
+    except Exception:
+        return None
+
+
+def _no_tensor(argument: str, value: object) -> DTypeError:
+    return DTypeError(argument, type(value).__name__, "a tensor")
 
 
 def first(packed: Packed) -> Tensor:
-    """The latent of a pair, or the one tensor."""
-    return packed[0] if type(packed) is tuple else packed
+    """The latent of a pair, or the one tensor; an empty tuple passes as it is, and is no tensor."""
+    return packed[0] if type(packed) is tuple and packed else packed
 
 
 def extents(argument: str, tensor: Tensor, *dims: str) -> tuple[int, ...]:
@@ -101,9 +121,9 @@ def extents(argument: str, tensor: Tensor, *dims: str) -> tuple[int, ...]:
     DTypeError, ShapeError
         The argument is no tensor, or has another rank.
     """
-    if not hasattr(tensor, "shape"):
-        raise DTypeError(argument, type(tensor).__name__, "a tensor")
-    shape = tuple(tensor.shape)
+    shape = _shape(tensor)
+    if shape is None:
+        raise _no_tensor(argument, tensor)
     if len(shape) != len(dims):
         raise ShapeError(argument, f"shape {list(shape)}", f"[{', '.join(dims)}]")
     return shape
@@ -117,19 +137,22 @@ def device_of(argument: str, tensor: Tensor) -> tuple[str, int]:
     DTypeError
         The argument is no tensor.
     """
-    on_cuda = getattr(tensor, "is_cuda", None)  # torch has it, and quicker than DLPack
-    if on_cuda:
-        return "cuda", tensor.get_device()
-    if on_cuda is not None:
-        return _HOST if tensor.is_cpu else (tensor.device.type, tensor.device.index or 0)
-    if not hasattr(tensor, "__dlpack_device__"):
-        raise DTypeError(argument, type(tensor).__name__, "a tensor")
-    code, ordinal = tensor.__dlpack_device__()
-    return _KINDS.get(int(code), f"DLPack device {int(code)}"), ordinal
+    try:
+        on_cuda = getattr(tensor, "is_cuda", None)  # torch has it, and quicker than DLPack
+        if on_cuda:
+            return "cuda", tensor.get_device()
+        if on_cuda is not None:
+            return _HOST if tensor.is_cpu else (tensor.device.type, tensor.device.index or 0)
+        code, ordinal = tensor.__dlpack_device__()
+        return _KINDS.get(int(code), f"DLPack device {int(code)}"), int(ordinal)
+    except Exception as error:
+        raise _no_tensor(argument, tensor) from error
 
 
 def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
     """Allocate an uninitialised tensor in the framework and on the device of ``like``.
+
+    For what is no tensor nothing is allocated: the launch refuses it by its own name.
 
     Raises
     ------
@@ -140,6 +163,8 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Te
     stored = _STORED[dtype]
     if torch is not None and isinstance(like, torch.Tensor):
         return like.new_empty(shape, dtype=getattr(torch, stored))
+    if not hasattr(type(like), "__dlpack__"):
+        return None
     framework = _framework(like)
     if framework == "numpy" and dtype in _NUMPY:
         return sys.modules["numpy"].empty(shape, stored)
@@ -152,11 +177,15 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Te
     raise UnsupportedError(argument, "None", accepts)
 
 
-def widened(lengths: Tensor, q_len: int) -> Tensor:
-    """View lengths ``[batch]`` as ``[batch, q_len]``, without a copy except in JAX; other shapes pass as they are."""
-    if lengths is None or len(lengths.shape) != 1:
+def widened(lengths: Tensor, like: Tensor, axis: int) -> Tensor:
+    """View lengths ``[batch]`` as ``[batch, n]``, without a copy except in JAX; ``n`` is an extent of ``like``.
+
+    What has another shape, or none, passes as it is.
+    """
+    own, other = _shape(lengths), _shape(like)
+    if own is None or other is None or len(own) != 1 or axis >= len(other):
         return lengths
-    shape = (lengths.shape[0], q_len)
+    shape = (own[0], other[axis])
     if hasattr(lengths, "expand"):
         return lengths[:, None].expand(shape)
     return _arrays(lengths).broadcast_to(lengths[:, None], shape)
@@ -164,9 +193,10 @@ def widened(lengths: Tensor, q_len: int) -> Tensor:
 
 def with_rope(rows: Packed) -> Packed:
     """Give rows of 512, which have no rope part, one of zeros that all of them share; others pass as they are."""
-    if isinstance(rows, tuple) or not hasattr(rows, "shape") or rows.shape[-1:] != (LATENT,):
+    own = _shape(rows)
+    if isinstance(rows, tuple) or not own or own[-1] != LATENT:
         return rows
-    shape = (*rows.shape[:-1], ROPE)
+    shape = (*own[:-1], ROPE)
     if hasattr(rows, "new_zeros"):
         return rows, rows.new_zeros(ROPE).expand(shape)
     arrays = _arrays(rows)

@@ -15,7 +15,7 @@ from tests.fuzz.changes.wild import wild
 from tests.fuzz.elements import Noise
 from tests.fuzz.memory import Space
 from tests.fuzz.problems import attention, caches
-from tests.fuzz.problems.case import Case, Maker, Variant
+from tests.fuzz.problems.case import Case, Maker, Variant, is_bare
 
 PROBLEMS: dict[str, Callable[..., Case]] = {
     "decode": attention.decode,
@@ -43,21 +43,23 @@ def legal(make: Maker, variants: dict[str, list[Variant]], long: bool = False) -
     op = make.random.choice(ops)
     case = PROBLEMS[op](make, make.random.choice(variants[op]), long)
     way = make.random.random()
-    if way < 0.4:
+    if make.device == "cpu" and way > 0.97:
+        case.arguments["stream"] = make.random.choice((0, 7, 2**62))  # a CPU has none
+    if way < 0.4 and not is_bare(case):
         case.how = "planned" if op == "decode" and way < 0.2 else "kernel"
         case.notes["workspace"] = make.chance(0.6)
     return case
 
 
 KINDS: tuple[tuple[str, float], ...] = (
-    ("right", 0.42),
+    ("right", 0.41),
     ("mutated", 0.24),
     ("wild", 0.08),
     ("alias", 0.08),
     ("plan", 0.05),
     ("compat", 0.03),
     ("asked", 0.06),
-    ("together", 0.015),
+    ("together", 0.025),
     ("long", 0.025),
 )
 """How a case comes about, and how often."""

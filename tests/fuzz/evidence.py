@@ -28,6 +28,14 @@ def library(payload: str) -> tuple[Path, dict[str, Any]]:
     return path, json.loads(manifest.read_text()) if manifest.exists() else {}
 
 
+def hash_of(folder: Path) -> str:
+    """The hash of the Python files in a folder."""
+    whole = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        whole.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return whole.hexdigest()
+
+
 def facts(device: str, settings: Settings) -> dict[str, Any]:
     """Of which library and seeds a run is: what must be equal for it to go on."""
     path, manifest = library("cpu" if device == "cpu" else settings.arch.rstrip("af"))
@@ -40,10 +48,12 @@ def facts(device: str, settings: Settings) -> dict[str, Any]:
         "dirty": manifest.get("dirty", False),
         "library_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "launcher_sha256": hashlib.sha256(launcher.read_bytes()).hexdigest(),
+        "python_sha256": hash_of(core.parents[2]),
+        "fuzzer_sha256": hash_of(Path(__file__).parent),
         "instruction_sets": list(settings.isas) if device == "cpu" else [],
         "guards": "none" if settings.plain else "unmapped pages",
         "block": BLOCK,
-        "kinds": [list(kind) for kind in KINDS],
+        "kinds": dict(KINDS),
     }
 
 

@@ -115,7 +115,7 @@ class Space:
 
     SIZES: ClassVar = {
         "cpu": ((1 << 17, 26), (1 << 21, 10), (1 << 25, 4)),
-        "cuda": ((1 << 21, 30), (1 << 25, 4)),  # which are multiples of what a GPU maps
+        "cuda": ((1 << 21, 30), (1 << 25, 4), (1 << 27, 1)),  # multiples of what a GPU maps; the last for a workspace
     }
 
     def __init__(self, arena: type = HostArena, device: str = "cpu") -> None:
@@ -131,10 +131,7 @@ class Space:
     def put(self, array: Array, extra: int = 0) -> Any:
         """Lay an array into an arena of its own, and make its tensor; ``extra`` bytes more belong to its region."""
         span = array.span + extra
-        size = next(size for size in self._arenas if size >= span + 2 * MARGIN + 64)
-        number = self._used.get(size, 0)
-        self._used[size] = number + 1
-        arena = self._arenas[size][number]
+        size, arena = self._free(span + 2 * MARGIN + 64)
         unit = array.align or STORED[array.dtype].itemsize
         start = 0 if array.at_start else (size - span) // unit * unit
         begin = 0 if array.at_start else max(0, start - MARGIN) // 16 * 16
@@ -149,6 +146,15 @@ class Space:
         self.regions.append(array.region)
         array.tensor = self.tensor(array, start)
         return array.tensor
+
+    def _free(self, least: int) -> tuple[int, Any]:
+        """An arena that nobody uses, and its size."""
+        for size, arenas in self._arenas.items():
+            number = self._used.get(size, 0)
+            if size >= least and number < len(arenas):
+                self._used[size] = number + 1
+                return size, arenas[number]
+        raise MemoryError(f"no arena is left for {least} bytes")
 
     def over(self, array: Array, other: Array, offset: int) -> Any:
         """Make the tensor of an array over the memory of another one, ``offset`` bytes from its first."""

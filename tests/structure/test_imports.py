@@ -11,7 +11,7 @@ from tests.structure.imports import PACKAGE, ROOT, circles, graph, report
 LEVELS = (
     ("_launcher",),
     ("errors", "version", "_types", "_formats", "_models"),
-    ("formats",),
+    ("formats", "scalars"),
     ("tensors", "reference_rows"),
     ("reference",),
     ("payloads",),

@@ -13,6 +13,7 @@ from mla_kernels.api import selection
 from mla_kernels.api.selection import select
 from mla_kernels.kernels.base import Plan
 from mla_kernels.kernels.planned import plan_for
+from mla_kernels.scalars import is_preset
 from mla_kernels.tensors import DTypeLike, Packed, Tensor, compiling
 
 
@@ -108,7 +109,7 @@ def decode(
         }
         return torch_ops.call("decode", arguments)  # type: ignore[no-any-return]
     kernel = selection.decode_kernel(q, kv_cache, out, block_table is not None, plan)
-    if plan is None and (max_splits or batch_invariant):
+    if plan is None and not (is_preset(max_splits, 0) and is_preset(batch_invariant, False)):
         options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "stream": stream}
         plan = plan_for(kernel, q, seq_lens, **options)
     return kernel.launch(  # type: ignore[no-any-return]
@@ -391,7 +392,7 @@ def merge_states(
     ----------
     o : [num_states, num_tokens, num_heads, head_dim], fp32, or the type of the output
     lse : float32 [num_states, num_tokens, num_heads]
-        Natural logarithms; a state with -inf or +inf is empty, and adds nothing.
+        Natural logarithms; a state with -inf or +inf is empty, and adds nothing. One with NaN makes the whole row NaN.
     counts : int32 [num_tokens], optional
         Only the first so many states of a token count.
     out_dtype : str or dtype, optional

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mla_kernels import _launcher
 from mla_kernels.kernels.base import Kernel, Plan, require_together
 from mla_kernels.kernels.planned import PlannedKernel, plan_for, planned_extents
+from mla_kernels.scalars import flag
 from mla_kernels.tensors import Packed, Tensor, empty, extents, first, widened, with_rope
 
 
@@ -58,7 +59,7 @@ class DecodeKernel(PlannedKernel):
                 lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
         if lse is False:
             lse = None
-        if check:
+        if check is not False and flag("check", check):
             self.can_run(
                 q=q,
                 kv_cache=kv_cache,
@@ -141,9 +142,11 @@ class SparseDecodeKernel(Kernel):
         """
         require_together("extra_kv_cache", extra_kv_cache, extra_indices, extra_topk_length)
         if topk_length is not None:
-            topk_length = widened(topk_length, first(q).shape[1])
+            topk_length = widened(topk_length, first(q), 1)
         if extra_topk_length is not None:
-            extra_topk_length = widened(extra_topk_length, first(q).shape[1])
+            extra_topk_length = widened(extra_topk_length, first(q), 1)
+        if return_max_logits is not False:
+            return_max_logits = flag("return_max_logits", return_max_logits)
         if out is None or lse is None or lse is True or (max_logits is None and return_max_logits):
             batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
             if out is None:
@@ -154,7 +157,7 @@ class SparseDecodeKernel(Kernel):
                 max_logits = empty("max_logits", first(q), (batch, num_heads, q_len), "fp32")
         if lse is False:
             lse = None
-        if check:
+        if check is not False and flag("check", check):
             self.can_run(
                 q=q,
                 kv_cache=kv_cache,
@@ -250,7 +253,7 @@ class SparsePrefillKernel(Kernel):
         q = with_rope(q)
         kv = with_rope(kv)
         extra_kv = with_rope(extra_kv)
-        if check:
+        if check is not False and flag("check", check):
             self.can_run(
                 q=q,
                 kv=kv,
@@ -330,7 +333,7 @@ class MergeStatesKernel(Kernel):
                 out_lse = empty("out_lse", o, (num_tokens, num_heads), "fp32")
         if out_lse is False:
             out_lse = None
-        if check:
+        if check is not False and flag("check", check):
             self.can_run(
                 o=o,
                 lse=lse,
@@ -383,7 +386,7 @@ class StoreKvKernel(Kernel):
 
         With ``workspace`` given where its size is not 0, a launch allocates nothing.
         """
-        if check:
+        if check is not False and flag("check", check):
             self.can_run(
                 latent=latent,
                 rope=rope,
@@ -439,7 +442,7 @@ class GatherKvKernel(Kernel):
             (num_rows,) = extents("indices", indices, "num_rows")
             if out is None:
                 out = empty("out", first(kv_cache), (num_rows, self._d_qk), self._out_dtype())
-        if check:
+        if check is not False and flag("check", check):
             self.can_run(
                 kv_cache=kv_cache,
                 indices=indices,
@@ -494,7 +497,7 @@ class ToGlobalIndicesKernel(Kernel):
             num_tokens, topk = extents("token_indices", token_indices, "num_tokens", "topk")
             if out is None:
                 out = empty("out", token_indices, (num_tokens, topk), "int32")
-        if check:
+        if check is not False and flag("check", check):
             self.can_run(
                 req_id=req_id,
                 block_table=block_table,

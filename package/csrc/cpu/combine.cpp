@@ -30,7 +30,7 @@ CombinedLse combine_lse(const States& states) {
 void combine_columns(const Isa& isa, const States& states, const CombinedLse& lse, int64_t first,
                      int64_t n, float* o) {
   const int64_t offset = first * static_cast<int64_t>(element_bytes(states.dtype));
-  if (states.count == 1 && lse.value != -kInfinity) {
+  if (states.count == 1 && lse.value > -kInfinity) {  // a NaN is weighed like that of several
     isa.to_fp32(states.dtype, states.o + offset, o, n);
     return;
   }

@@ -101,7 +101,7 @@ def lookup(
     """
     key: tuple[object, ...] = (
         op,
-        arch or current_arch(),
+        current_arch() if arch is None else arch,
         q_dtype,
         kv_dtype,
         kv_layout,
@@ -122,13 +122,21 @@ def lookup(
         key += (out_dtype, in_dtype, load, schedule, d_qk, d_v, topk, head_dim)
     try:
         return _cache[key]
-    except (KeyError, TypeError):
-        pass  # and only then search, so that a refusal is raised on its own
+    except Exception:  # a value without a hash, or whose comparison fails, is refused by the search
+        pass
     given = locals()
     kernel = find({field: given[field] for field in FIELDS})
-    if len(_cache) >= _MOST_CACHED:
-        _cache.clear()
-    return _cache.setdefault(key, kernel)
+    return remember(_cache, key, kernel)
+
+
+def remember(cache: dict[tuple[object, ...], Kernel], key: tuple[object, ...], kernel: Kernel) -> Kernel:
+    """Keep a kernel for the next call with the same key; a key without a hash is looked up again each time."""
+    if len(cache) >= _MOST_CACHED:
+        cache.clear()
+    try:
+        return cache.setdefault(key, kernel)
+    except Exception:
+        return kernel
 
 
 def find(config: Mapping[str, object]) -> Kernel:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from mla_kernels._types import OutDType
-from mla_kernels.api.lookup import find
+from mla_kernels.api.lookup import find, remember
 from mla_kernels.devices.machine import arch_for
 from mla_kernels.errors import DTypeError, VariantNotFoundError
 from mla_kernels.formats import HEAD_DIM, LATENT, WIDTHS
@@ -27,7 +27,6 @@ from mla_kernels.tensors import (
 
 Config = dict[str, object]
 
-_MOST_CACHED = 4096
 _WIDTH = str(HEAD_DIM)
 _cache: dict[tuple[object, ...], Kernel] = {}
 _decodes: dict[tuple[object, ...], Kernel] = {}
@@ -45,12 +44,10 @@ def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], 
     """
     try:
         return _cache[_key(describe, tensors, options)]
-    except (KeyError, AttributeError, TypeError, IndexError, DTypeError):
+    except Exception:  # what is no tensor may raise anything
         pass
     kernel = _found(describe(*tensors, *options), tensors[-1])  # says what is wrong with what has no key
-    if len(_cache) >= _MOST_CACHED:
-        _cache.clear()
-    return _cache.setdefault(_key(describe, tensors, options), kernel)
+    return remember(_cache, _key(describe, tensors, options), kernel)
 
 
 def _found(config: Config, out: Packed | None) -> Kernel:
@@ -85,38 +82,32 @@ def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, 
     A plan names the variant, and the launch refuses what does not fit its traits and numbers: beside a plan and an
     ``out``, the layout and the page size tell the rest.
     """
-    cache: Tensor = kv_cache[0] if type(kv_cache) is tuple else kv_cache
-    if plan is None or out is None:
-        return _decode_kernel(q, cache, out, paged)
+    cache = first(kv_cache)
+    if type(plan) is not Plan or out is None:
+        return _decode_kernel(q, kv_cache, out, paged)
     try:
         return _decodes[plan.shape, paged, cache.shape[1]]
-    except (KeyError, AttributeError, TypeError, IndexError):
+    except Exception:  # what is no tensor may raise anything
         pass
-    kernel = _decode_kernel(q, cache, out, paged)
-    if isinstance(plan, Plan) and plan.variant == kernel.variant.name:
-        _remember((plan.shape, paged, cache.shape[1]), kernel)
+    kernel = _decode_kernel(q, kv_cache, out, paged)
+    if plan.variant == kernel.variant.name:
+        remember(_decodes, (plan.shape, paged, cache.shape[1]), kernel)
     return kernel
 
 
-def _decode_kernel(q: Packed, cache: Tensor, out: Tensor | None, paged: bool) -> Kernel:
-    latent: Tensor = q[0] if type(q) is tuple else q
+def _decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Kernel:
+    latent, cache = first(q), first(kv_cache)
     try:
         _, q_len, num_heads, _ = latent.shape
         _, page_size, row = cache.shape
         written = None if out is None else out.dtype
         device = device_of("q", latent)  # CuPy's own devices have no hash
         return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device]
-    except (KeyError, AttributeError, TypeError, ValueError):
+    except Exception:  # what is no tensor may raise anything
         pass
     kernel = _found(decode(q, cache, out, paged), out)  # says what is wrong with what has no key
     key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device)
-    return _remember(key, kernel)
-
-
-def _remember(key: tuple[object, ...], kernel: Kernel) -> Kernel:
-    if len(_decodes) >= _MOST_CACHED:
-        _decodes.clear()
-    return _decodes.setdefault(key, kernel)
+    return remember(_decodes, key, kernel)
 
 
 def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Config:
@@ -164,12 +155,12 @@ def merge_states(o: Tensor, out: Tensor | None, out_dtype: DTypeLike | None) -> 
     """The config of a merge; ``out`` or ``out_dtype`` says what is written, otherwise the type of ``o``."""
     _, _, num_heads, head_dim = extents("o", o, "num_states", "num_tokens", "num_heads", "head_dim")
     in_dtype = dtype_name("o", o)
-    written = element_name(out_dtype) or (in_dtype if out is None else dtype_name("out", out))
+    own = in_dtype if out is None else dtype_name("out", out)
     return {
         "op": "merge_states",
         "arch": arch_for("o", first(o)),
         "in_dtype": in_dtype,
-        "out_dtype": written,
+        "out_dtype": own if out_dtype is None else element_name(out_dtype),
         "num_heads": num_heads,
         "head_dim": head_dim,
     }
@@ -190,13 +181,15 @@ def store_kv(latent: Tensor, kv_cache: Packed) -> Config:
 def gather_kv(kv_cache: Packed, out: Packed | None, kv_dtype: DTypeLike | None, out_dtype: DTypeLike | None) -> Config:
     """The config of a cache read; a quantised cache becomes ``bf16`` unless ``out`` or ``out_dtype`` says otherwise."""
     traits = _cache_traits("kv_cache", kv_cache, kv_dtype)
-    own = traits["kv_dtype"] if traits["kv_dtype"] in get_args(OutDType) else "bf16"
-    written = element_name(out_dtype) or (own if out is None else dtype_name("out", first(out)))
+    stored = traits["kv_dtype"]
+    own = stored if isinstance(stored, str) and stored in get_args(OutDType) else "bf16"
+    if out is not None:
+        own = dtype_name("out", first(out))
     return {
         "op": "gather_kv",
         "arch": arch_for("kv_cache", first(kv_cache)),
         **traits,
-        "out_dtype": written,
+        "out_dtype": own if out_dtype is None else element_name(out_dtype),
         "page_size": _page_size(kv_cache),
     }
 
@@ -224,7 +217,7 @@ def _cache_traits(argument: str, cache: Packed, kv_dtype: DTypeLike | None = Non
     """The traits that the format of a cache has, which ``kv_dtype`` names where its elements do not tell."""
     form = cache_format(argument, cache)
     widths = {name: width for name, width in (("d_qk", form.d_qk), ("d_v", form.d_v)) if width != WIDTHS[name]}
-    return {"kv_dtype": element_name(kv_dtype) or form.name, **widths}
+    return {"kv_dtype": form.name if kv_dtype is None else element_name(kv_dtype), **widths}
 
 
 def _page_size(kv_cache: Packed) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import torch
+
 from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError
 from mla_kernels.tensors import Tensor, dtype_name, extents
 
@@ -47,6 +49,18 @@ def shape_of(argument: str, tensor: Tensor, *dims: str | int) -> tuple[int, ...]
         if isinstance(dim, int) and dim != extent:
             raise ShapeError(argument, f"shape {list(shape)}", f"[{', '.join(map(str, dims))}]")
     return shape
+
+
+def require_torch(**tensors: object) -> None:
+    """Refuse what is no torch tensor with strides; None passes, and stands for a tensor that is absent.
+
+    Raises
+    ------
+    DTypeError
+    """
+    for name, tensor in tensors.items():
+        if tensor is not None and not (isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided):
+            raise DTypeError(name, type(tensor).__name__, "a dense torch tensor")
 
 
 def require_one_dtype(**tensors: Tensor) -> None:

@@ -25,10 +25,7 @@ def rows_of(argument: str, cache: object, is_fp8_kvcache: bool) -> torch.Tensor:
     if not is_fp8_kvcache:
         shape_of(argument, cache, "num_pages", "page_size", "num_heads_k", HEAD_DIM)
         return _tensor(argument, cache)
-    tensor = _tensor(argument, cache)
-    if tensor.dtype not in _BYTES:
-        accepts = "uint8, int8 or float8_e4m3fn, because is_fp8_kvcache is True"
-        raise DTypeError(argument, str(tensor.dtype).removeprefix("torch."), accepts)
+    tensor = bytes_of(argument, cache)
     if tensor.shape[-1:] == (_MODEL1_ROW,):
         accepts = (
             f"rows of {_FP8.token_bytes} bytes: {_FP8.latent} {_FP8.latent_type}, "
@@ -38,6 +35,20 @@ def rows_of(argument: str, cache: object, is_fp8_kvcache: bool) -> torch.Tensor:
         raise UnsupportedError(argument, f"rows of {_MODEL1_ROW} bytes", accepts)
     shape_of(argument, tensor, "num_pages", "page_size", "num_heads_k", _FP8.token_bytes)
     return tensor.view(torch.uint8)
+
+
+def bytes_of(argument: str, cache: object) -> torch.Tensor:
+    """A cache whose elements are bytes.
+
+    Raises
+    ------
+    DTypeError
+    """
+    tensor = _tensor(argument, cache)
+    if tensor.dtype not in _BYTES:
+        accepts = "uint8, int8 or float8_e4m3fn, because the cache is fp8"
+        raise DTypeError(argument, str(tensor.dtype).removeprefix("torch."), accepts)
+    return tensor
 
 
 def _tensor(argument: str, cache: object) -> torch.Tensor:

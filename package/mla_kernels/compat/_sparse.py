@@ -34,7 +34,7 @@ def decode(  # noqa: PLR0917 (the arguments of the adapter)
     ``options`` are those that ``mla_kernels.sparse_decode`` knows by the same names.
     """
     if causal:
-        raise UnsupportedError("causal", repr(causal), "False, because indices say what a token sees")
+        raise UnsupportedError("causal", str(causal), "False, because indices say what a token sees")
     batch, s_q, h_q, _ = shape_of("q", q, "batch", "s_q", "num_heads_q", HEAD_DIM)
     cache = _one_head("k_cache", k_cache, is_fp8_kvcache, q)
     topk = shape_of("indices", indices, batch, s_q, "topk")[2]

@@ -14,11 +14,12 @@ import torch
 import mla_kernels as mla
 from mla_kernels._types import Arch
 from mla_kernels.compat import _dense, _sparse
-from mla_kernels.compat._arguments import Names
+from mla_kernels.compat._arguments import Names, require_torch
 from mla_kernels.compat._schedule import FlashMLASchedMeta, TileSchedulerMetadata, both, schedule, unscheduled
 from mla_kernels.devices.machine import arch_for
-from mla_kernels.errors import DTypeError, InvalidArgumentError, UnsupportedError, ValueRangeError
+from mla_kernels.errors import InvalidArgumentError, UnsupportedError, ValueRangeError
 from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.scalars import count, flag, quoted
 from mla_kernels.tensors import extents
 
 __all__ = [
@@ -104,7 +105,9 @@ def get_mla_metadata(  # noqa: PLR0917 (the signature is theirs)
     """
     if cache_seqlens is None and num_q_tokens_per_head_k is None and num_heads_k is None:
         return FlashMLASchedMeta(), None
+    require_torch(cache_seqlens=cache_seqlens)
     (batch,) = extents("cache_seqlens", cache_seqlens, "batch")
+    flag("is_fp8_kvcache", is_fp8_kvcache)
     q_len, num_heads = _query(num_q_tokens_per_head_k, num_heads_k, num_heads_q)
     lengths = cast(torch.Tensor, cache_seqlens)
     if topk is not None:
@@ -184,8 +187,9 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     VariantNotFoundError
         The arch has no variant for the arguments.
     """
-    _require_torch(q)
+    require_torch(q=q)
     _require_values(head_dim_v=head_dim_v)
+    causal, is_fp8_kvcache = flag("causal", causal), flag("is_fp8_kvcache", is_fp8_kvcache)
     scale = HEAD_DIM**-0.5 if softmax_scale is None else softmax_scale
     sparse = {
         "attn_sink": attn_sink,
@@ -255,7 +259,7 @@ def flash_mla_sparse_fwd(  # noqa: PLR0917 (the signature is theirs)
     VariantNotFoundError
         The arch has no variant for the arguments.
     """
-    _require_torch(q)
+    require_torch(q=q)
     _require_values(d_v=d_v)
     try:
         out, max_logits, lse = _sparse.prefill(
@@ -270,21 +274,16 @@ flash_mla_sparse_prefill = flash_mla_sparse_fwd
 """The older name of ``flash_mla_sparse_fwd``."""
 
 
-def _require_torch(q: object) -> None:
-    if not isinstance(q, torch.Tensor):
-        raise DTypeError("q", type(q).__name__, "a torch tensor")
-
-
 def _require_values(**width: object) -> None:
     ((name, given),) = width.items()
-    if given != LATENT:
-        raise UnsupportedError(name, repr(given), f"{LATENT}, because values are the latents")
+    if not isinstance(given, int) or given != LATENT:
+        raise UnsupportedError(name, quoted(given), f"{LATENT}, because values are the latents")
 
 
 def _require_absent(sparse: dict[str, torch.Tensor | None]) -> None:
     for name, value in sparse.items():
         if value is not None:
-            got = "a tensor" if isinstance(value, torch.Tensor) else repr(value)
+            got = "a tensor" if isinstance(value, torch.Tensor) else quoted(value)
             raise UnsupportedError(name, got, "None, because indices is None")
 
 
@@ -307,6 +306,6 @@ def _query(rows: object, h_k: object, h_q: object) -> tuple[int, int]:
 
 
 def _positive(argument: str, number: object) -> int:
-    if not isinstance(number, int) or number < 1:
-        raise ValueRangeError(argument, repr(number), "an integer from 1")
-    return number
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise ValueRangeError(argument, quoted(number), "an integer from 1")
+    return count(argument, number, least=1)

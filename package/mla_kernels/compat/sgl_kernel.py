@@ -12,6 +12,7 @@ import mla_kernels as mla
 from mla_kernels.compat._arguments import Names, require_one_dtype, shape_of
 from mla_kernels.errors import InvalidArgumentError, ShapeError, ValueRangeError
 from mla_kernels.formats import HEAD_DIM, LATENT, ROPE
+from mla_kernels.scalars import count, quoted
 from mla_kernels.tensors import Tensor
 
 MOST_HEADS = 128
@@ -119,8 +120,7 @@ def cutlass_mla_get_workspace_size(
         The arch has no decode variant.
     """
     for name, number in {"max_seq_len": max_seq_len, "num_batches": num_batches}.items():
-        if not isinstance(number, int) or number < 1:
-            raise ValueRangeError(name, repr(number), "an integer from 1")
+        count(name, number, least=1)
     splits = _splits(num_kv_splits)
     tokens = -(-max_seq_len // _TILE) * _TILE
     arch = mla.lookup(op="decode", kv_layout="paged", num_heads=MOST_HEADS, q_len=1).variant.arch
@@ -142,5 +142,5 @@ def cutlass_mla_get_workspace_size(
 
 def _splits(num_kv_splits: object) -> int:
     if not isinstance(num_kv_splits, int):
-        raise ValueRangeError("num_kv_splits", repr(num_kv_splits), "an integer; below 1, the kernel chooses")
+        raise ValueRangeError("num_kv_splits", quoted(num_kv_splits), "an integer; below 1, the kernel chooses")
     return max(num_kv_splits, 0)

@@ -12,8 +12,12 @@ from __future__ import annotations
 import torch
 
 from mla_kernels.api.ops import store_kv
+from mla_kernels.compat._arguments import require_torch, shape_of
+from mla_kernels.compat._caches import bytes_of
 from mla_kernels.compat.flashmla_sparse.indices import triton_convert_req_index_to_global_index
-from mla_kernels.errors import UnsupportedError
+from mla_kernels.errors import DTypeError, UnsupportedError
+from mla_kernels.formats import LATENT, ROPE
+from mla_kernels.scalars import flag, quoted
 
 __all__ = [
     "concat_and_cache_mla",
@@ -82,16 +86,25 @@ def concat_and_cache_mla(  # noqa: PLR0917 (the signature is theirs)
     ------
     InvalidArgumentError
     """
-    tokens = slot_mapping.numel()
+    require_torch(kv_c=kv_c, k_pe=k_pe, kv_cache=kv_cache, slot_mapping=slot_mapping)
+    if slot_mapping is None:
+        raise DTypeError("slot_mapping", "NoneType", "a dense torch tensor")
+    shape_of("kv_c", kv_c, "num_tokens", LATENT)
+    shape_of("k_pe", k_pe, "num_tokens", ROPE)
+    flag("skip_scale", skip_scale)
+    if not isinstance(kv_cache_dtype, str):
+        raise DTypeError("kv_cache_dtype", type(kv_cache_dtype).__name__, "a str")
+    kv_cache_dtype = str.__str__(kv_cache_dtype)
     in_rows = kv_cache_dtype == "fp8_ds_mla"
     if kv_cache_dtype in ("auto", "bfloat16", "float16"):
         own_scale = None
     elif in_rows:
-        own_scale, kv_cache = None, kv_cache.view(torch.uint8)
+        own_scale, kv_cache = None, bytes_of("kv_cache", kv_cache).view(torch.uint8)
     elif kv_cache_dtype in ("fp8", "fp8_e4m3"):
-        own_scale, kv_cache = scale.view(1), kv_cache.view(torch.float8_e4m3fn)
+        own_scale, kv_cache = scale, bytes_of("kv_cache", kv_cache).view(torch.float8_e4m3fn)
     else:
         accepts = "auto, bfloat16, float16, fp8, fp8_e4m3 or fp8_ds_mla"
-        raise UnsupportedError("kv_cache_dtype", repr(kv_cache_dtype), accepts)
+        raise UnsupportedError("kv_cache_dtype", quoted(kv_cache_dtype), accepts)
     slots = slot_mapping.flatten()
+    tokens = slots.numel()
     store_kv(kv_c[:tokens], k_pe[:tokens], kv_cache, slots, scale=own_scale, power_of_two_scales=in_rows)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mla_kernels import _launcher
-from mla_kernels.errors import UnsupportedError, ValueRangeError, WorkspaceError
+from mla_kernels.errors import DTypeError, UnsupportedError, ValueRangeError, WorkspaceError
 from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.payloads.registry import Limits, Range, Value, Variant
+from mla_kernels.scalars import count, flag, quoted
 from mla_kernels.tensors import Tensor, device_of, first
 
 NativeLaunch = Callable[..., tuple[int, int] | None]
@@ -56,6 +57,12 @@ class Plan:
     shape: tuple[str, int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Refuse what no plan has: anybody may make one of these."""
+        if type(self.variant) is not str:
+            raise DTypeError("variant", type(self.variant).__name__, "the name of a variant")
+        for name in ("batch", "q_len", "num_heads", "max_splits"):
+            object.__setattr__(self, name, count(name, getattr(self, name)))
+        object.__setattr__(self, "batch_invariant", flag("batch_invariant", self.batch_invariant))
         object.__setattr__(self, "shape", (self.variant, self.batch, self.q_len, self.num_heads))
 
 
@@ -163,7 +170,7 @@ class Kernel:
         """A number given by the caller, or fixed by the config."""
         value = self.config.get(name) if given is None else given
         if not isinstance(value, int):
-            raise ValueRangeError(name, "None", "an integer, because the kernel's config does not fix it")
+            raise ValueRangeError(name, quoted(value), "an integer, because the kernel's config does not fix it")
         return value
 
 

@@ -9,6 +9,7 @@ from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRa
 from mla_kernels.formats import HEAD_DIM
 from mla_kernels.kernels.base import Bind, Kernel, Plan
 from mla_kernels.payloads.registry import Limits, Value, Variant
+from mla_kernels.scalars import count, flag
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
@@ -78,9 +79,10 @@ class PlannedKernel(Kernel):
         if out is None:
             out = self._made(seq_lens, stated)
         else:
-            self._require_own(out)
+            self._require_own(out, "out")
             for name, value in stated.items():
-                if value is not None and value != getattr(out, name):
+                check = flag if name == "batch_invariant" else count
+                if value is not None and check(name, value) != getattr(out, name):
                     raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
         self._native.plan(_problem(out, seq_lens), out.buffer, stream)
         return out
@@ -116,11 +118,11 @@ class PlannedKernel(Kernel):
             self._launches.clear()
         return self._launches.setdefault(plan.shape, native.launch)
 
-    def _require_own(self, plan: object) -> Plan:
+    def _require_own(self, plan: object, name: str = "plan") -> Plan:
         if not isinstance(plan, Plan):
-            raise DTypeError("plan", type(plan).__name__, "the Plan that kernel.plan(seq_lens) returns")
+            raise DTypeError(name, type(plan).__name__, "the Plan that kernel.plan(seq_lens) returns")
         if plan.variant != self.variant.name:
-            raise ValueRangeError("plan", f"a plan of {plan.variant}", f"a plan of {self.variant.name}")
+            raise ValueRangeError(name, f"a plan of {plan.variant}", f"a plan of {self.variant.name}")
         return plan
 
     def _wrong_layout(self, block_table: Tensor | None) -> UnsupportedError:

@@ -12,6 +12,7 @@ from mla_kernels.errors import ValueRangeError
 from mla_kernels.formats import WIDTHS
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Value
+from mla_kernels.scalars import MOST, quoted
 from mla_kernels.tensors import element_name
 
 _FIELDS = frozenset(FIELDS)
@@ -58,11 +59,12 @@ def _value(field: str, value: object) -> Value:
         return _name(field, element_name(value), DTYPES)
     if field in _ANY_NAME:
         if not isinstance(value, str):
-            raise ValueRangeError(field, repr(value), "a name")
-        return _arch(value) if field == "arch" else value
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueRangeError(field, repr(value), "an integer from 0")
-    return value
+            raise ValueRangeError(field, quoted(value), "a name")
+        return _arch(str.__str__(value)) if field == "arch" else str.__str__(value)
+    number = -1 if isinstance(value, bool) or not isinstance(value, int) else int.__index__(value)
+    if not 0 <= number <= MOST:
+        raise ValueRangeError(field, quoted(value), "an integer from 0 to 2^63 - 1")
+    return number
 
 
 def _arch(name: str) -> str:
@@ -73,6 +75,7 @@ def _arch(name: str) -> str:
 
 
 def _name(argument: str, value: object, names: Collection[str]) -> str:
-    if not isinstance(value, str) or value not in names:
-        raise ValueRangeError(argument, repr(value), ", ".join(names))
-    return value
+    name = str.__str__(value) if isinstance(value, str) else None  # not what a subclass says that it is
+    if name is None or name not in names:
+        raise ValueRangeError(argument, quoted(value), ", ".join(names))
+    return name

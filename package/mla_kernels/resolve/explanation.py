@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from mla_kernels._types import Arch
+from mla_kernels.errors import DTypeError
 from mla_kernels.payloads.discovery import Rejected, payloads
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.resolve.addition import addition, pairs
@@ -112,6 +113,8 @@ def explain(config: Mapping[str, object] | None = None, /, **fields: object) -> 
     op=decode arch=cpu q_dtype=bf16 kv_dtype=bf16 out_dtype=bf16
     is served by cpu_decode_qbf16_kvbf16_obf16_direct_split: priority 0, the only match
     """
+    if config is not None and not isinstance(config, Mapping):
+        raise DTypeError("config", type(config).__name__, "a mapping from fields to values")
     wanted = completed({**(config or {}), **fields})
     return explained(str(wanted.pop("op")), wanted)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from codegen.abi import OP
 from tests.fuzz.memory import Space
-from tests.fuzz.problems.case import Case, Maker
+from tests.fuzz.problems.case import Case, Maker, is_bare
 
 FLAGS: tuple[Any, ...] = ("no", "", 2, -1, 2**63, None, [], 1.0, (), "False", object())
 FLOATS: tuple[Any, ...] = (
@@ -63,12 +63,17 @@ def scalar(make: Maker, case: Case, space: Space) -> None:
 def extra(make: Maker, case: Case, space: Space) -> None:
     """Make what is neither a tensor of the op nor a scalar wrong: dtypes, workspace, stream, or the names."""
     options = [option.name for option in OP[case.op].options]
-    way = make.random.choice(("workspace", "room", "stream", "name", "short", *options, *options))
-    if way == "room":
+    way = make.random.choice(("room", "workspace", "stream", "name", "short", *options, *options))
+    if OP[case.op].plans and make.chance(0.15):
+        case.how, case.arguments["plan"] = "op", make.random.choice((3, "x", (), object(), b"", [], 0, False, ""))
+        refuse(case, f"plan is {shown(case.arguments['plan'])}", "plan")
+        return
+    if way == "room" and not is_bare(case):
         case.how, case.notes["workspace"] = "kernel", make.random.choice(("small", "gapped", "odd"))
         return
     case.how = "op"
-    if way == "workspace":
+    if way in ("workspace", "room"):
+        way = "workspace"
         value = make.random.choice(WORKSPACES)
         refuse(case, f"workspace is {shown(value)}", "workspace")
     elif way == "stream":

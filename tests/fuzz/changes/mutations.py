@@ -12,6 +12,8 @@ import torch
 from codegen.abi import OP
 from codegen.signature.arguments import Tensor
 from tests.fuzz.changes.arguments import extra, refuse, scalar, shown
+from tests.fuzz.changes.producers import PRODUCERS, Raising
+from tests.fuzz.elements import STORED
 from tests.fuzz.memory import TORCH, Array, Space
 from tests.fuzz.problems.case import Case, Maker
 
@@ -273,7 +275,35 @@ def of_a_subclass(make: Maker, case: Case, row: Tensor, array: Array, part: int,
         change: Change = lambda t: torch.nn.Parameter(t, requires_grad=False)  # noqa: E731
     else:
         change = lambda t: t.as_subclass(Plain)  # noqa: E731
-    changes(case, row, part, "of a subclass", change, "accept")
+    changes(case, row, part, "of a subclass", change, "accept" if make.device == "cpu" else "either")
+    case.names = (*case.names, "stream")  # of a GPU, which a subclass does not tell
+
+
+def from_producer(make: Maker, case: Case, row: Tensor, array: Array, part: int, space: Space) -> None:
+    """An object that speaks DLPack, well or badly."""
+    if make.device != "cpu" or array.dtype in ("bf16", "e4m3"):
+        return no_tensor(make, case, row)
+    label, kind, verdict = make.random.choice(PRODUCERS)
+    changes(case, row, part, label, lambda t: kind(numpy_of(t)), verdict)
+    if kind is not Raising:
+        case.names = ()  # what the first argument is decides how outputs are made
+    return None
+
+
+def unaligned(make: Maker, case: Case, row: Tensor, array: Array, part: int, space: Space) -> None:
+    """An address that the size of an element does not divide."""
+    if make.device != "cpu" or array.dtype in ("bf16", "e4m3", "uint8") or not array.span:
+        return no_tensor(make, case, row)
+
+    def shifted(tensor: Any) -> np.ndarray:
+        room = np.zeros(array.span + 1, np.uint8)
+        same = np.ndarray(
+            array.shape, STORED[array.dtype], room.data, 1, [s * STORED[array.dtype].itemsize for s in array.strides]
+        )
+        same[...] = numpy_of(tensor)
+        return same
+
+    return changes(case, row, part, "at an odd address", shifted)
 
 
 class Plain(torch.Tensor):

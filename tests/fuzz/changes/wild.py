@@ -19,10 +19,8 @@ def wild(make: Maker, case: Case) -> Case:
         return case
     make.random.choice(KINDS[case.op])(make, case)
     if case.label and make.device != "cpu" and case.verdict == "refuse":
-        if make.chance(0.3):
-            case.arguments["check"] = True
-        else:
-            case.verdict = "accept"
+        case.arguments["check"] = checked = make.chance(0.3)
+        case.verdict = "refuse" if checked else "accept"
     return case
 
 

@@ -16,6 +16,8 @@ PAGE_SIZES = (1, 2, 3, 5, 7, 8, 16, 16, 32, 48, 61, 64, 64, 128)
 SCALES = (192**-0.5, 192**-0.5, 192**-0.5, 576**-0.5, 1.0, 0.001, 0.0, -0.05)
 KV_SCALES = (0.005, 0.00173, 1 / 256)
 
+MOST_SPLITS = {"cpu": 2**40, "cuda": 1024}
+
 
 def scalars(make: Maker, variant: Variant) -> dict[str, Any]:
     """The factors of attention."""
@@ -114,7 +116,7 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     if make.chance(0.5):
         arguments["causal"] = make.random.choice((True, False))
     if make.chance(0.3):
-        arguments["max_splits"] = make.random.choice((0, 1, 2, 3, 7, 64, 2**40))
+        arguments["max_splits"] = make.random.choice((0, 1, 2, 3, 7, 64, MOST_SPLITS[make.device]))
     if make.chance(0.2):
         arguments["batch_invariant"] = make.random.choice((True, False))
     case = Case("decode", variant, arguments, dict)
@@ -231,7 +233,7 @@ def sparse_decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     elif make.chance(0.3):
         arguments["return_max_logits"] = True
     if make.chance(0.3):
-        arguments["max_splits"] = make.random.choice((0, 1, 2, 5, 2**40))
+        arguments["max_splits"] = make.random.choice((0, 1, 2, 5, MOST_SPLITS[make.device]))
     return finished(make, Case("sparse_decode", variant, arguments, dict), heads)
 
 
@@ -240,8 +242,14 @@ def sparse_prefill(make: Maker, variant: Variant, long: bool = False) -> Case:
     q_len, heads = make.random.choice((1, 2, 3, 5, 9)), variant.pick(make.random, "num_heads", HEADS)
     if q_len * heads > 160 or long:
         q_len, heads = 1, min(heads, 16)
-    arguments: dict[str, Any] = {"q": queries(make, variant.traits["q_dtype"], (q_len, heads))}
+    bare = make.device == "cpu" and make.chance(0.08)
+    q = make.floats(variant.traits["q_dtype"], (q_len, heads, LATENT), "ss.") if bare else None
+    arguments: dict[str, Any] = {"q": q or queries(make, variant.traits["q_dtype"], (q_len, heads))}
     arguments |= sparse(make, variant, ("kv", "extra_kv"), (q_len,), long)
+    for name in ("kv", "extra_kv") if bare and "kv" in arguments else ():
+        if name in arguments:
+            rows = whole(arguments[name])[:, :LATENT]
+            arguments[name] = make.array(variant.traits["kv_dtype"], rows.shape, "s.", rows)
     arguments |= scalars(make, variant) | outputs(make, variant, (q_len, heads), (q_len, heads))
     if isinstance(arguments.get("lse"), bool):
         del arguments["lse"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.elements import Noise
+from tests.fuzz.elements import LATENT, Noise
 from tests.fuzz.memory import Array, contiguous
 from tests.fuzz.model import Answer
 
@@ -153,3 +153,9 @@ def whole(rows: Array | tuple[Array, Array]) -> np.ndarray:
         return np.concatenate([part.values for part in rows if part.values is not None], axis=-1)
     assert rows.values is not None
     return rows.values
+
+
+def is_bare(case: Case) -> bool:
+    """Whether rows have no rope part, which only calls take, and sizes are not asked with."""
+    q = case.arguments.get("q")
+    return isinstance(q, Array) and q.shape[-1] == LATENT

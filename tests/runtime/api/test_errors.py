@@ -85,7 +85,7 @@ REFUSED = {
     ),
     "scale NaN": ({"softmax_scale": float("nan")}, ValueRangeError, "softmax_scale", "finite"),
     "scale infinite": ({"out_scale": float("inf")}, ValueRangeError, "out_scale", "finite"),
-    "scale a string": ({"softmax_scale": "1"}, DTypeError, "softmax_scale", "a finite float32"),
+    "scale a string": ({"softmax_scale": "1"}, DTypeError, "softmax_scale", "a Python float or int"),
     "kv_scale of an unquantised cache": ({"kv_scale": 2.0}, ValueRangeError, "kv_scale", "1"),
     "causal 2": ({"causal": 2}, ValueRangeError, "causal", ""),
     "splits negative": ({"max_splits": -1}, ValueRangeError, "max_splits", "0"),

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "launcher/python/errors.h"
+#include "launcher/python/number.h"
 
 namespace mla::launcher {
 namespace {
@@ -27,10 +28,29 @@ const char* check_text(Check check) {
   return "";
 }
 
-bool refuse_number(mla_status status, const ScalarBinding& binding, PyObject* value, Ref cause) {
-  PyObject* got = status == MLA_DTYPE ? type_text(value) : PyObject_Repr(value);
-  return refuse(status, {binding.name}, got, PyUnicode_FromString(check_text(binding.check)),
-                std::move(cause));
+// What a scalar is, where the value has another type.
+const char* type_text_of(Check check) {
+  switch (check) {
+    case Check::finite:
+      return "a Python float or int";
+    case Check::positive:
+      return "a Python int of at least 1";
+    case Check::flag:
+      return "True or False";
+    case Check::count:
+      return "a Python int of at least 0";
+  }
+  return "";
+}
+
+bool refuse_type(const ScalarBinding& binding, PyObject* value) {
+  return refuse(MLA_DTYPE, {binding.name}, type_text(value),
+                PyUnicode_FromString(type_text_of(binding.check)));
+}
+
+bool refuse_number(const ScalarBinding& binding, PyObject* value, Ref cause = Ref()) {
+  return refuse(MLA_RANGE, {binding.name}, number_text(value),
+                PyUnicode_FromString(check_text(binding.check)), std::move(cause));
 }
 
 bool read_float(const ScalarBinding& binding, PyObject* value, float* number) {
@@ -41,23 +61,23 @@ bool read_float(const ScalarBinding& binding, PyObject* value, float* number) {
     wide = PyLong_AsDouble(value);
     if (wide == -1 && PyErr_Occurred()) {
       Ref cause = take_exception();
-      return cause && refuse_number(MLA_RANGE, binding, value, std::move(cause));
+      return cause && refuse_number(binding, value, std::move(cause));
     }
   } else {
-    return refuse_number(MLA_DTYPE, binding, value, Ref());
+    return refuse_type(binding, value);
   }
   *number = static_cast<float>(wide);
-  return std::isfinite(*number) || refuse_number(MLA_RANGE, binding, value, Ref());
+  return std::isfinite(*number) || refuse_number(binding, value);
 }
 
 bool read_integer(const ScalarBinding& binding, PyObject* value, int64_t* number) {
-  if (!PyLong_Check(value)) return refuse_number(MLA_DTYPE, binding, value, Ref());
+  if (!PyLong_Check(value)) return refuse_type(binding, value);
   int overflow;
   *number = PyLong_AsLongLongAndOverflow(value, &overflow);
   const int64_t min = binding.check == Check::positive ? 1 : 0;
   const int64_t max = binding.check == Check::flag ? 1 : INT64_MAX;
   if (overflow == 0 && *number >= min && *number <= max) return true;
-  return refuse_number(MLA_RANGE, binding, value, Ref());
+  return refuse_number(binding, value);
 }
 
 }  // namespace
@@ -73,7 +93,7 @@ bool read_scalar(const ScalarBinding& binding, const Limits& limits, PyObject* v
   int64_t number = 0;
   if (!read_integer(binding, value, &number)) return false;
   if (!limits.contain(number)) {
-    return refuse(MLA_RANGE, {binding.name}, PyObject_Repr(value), limits.text());
+    return refuse(MLA_RANGE, {binding.name}, number_text(value), limits.text());
   }
   if (binding.kind == Kind::int64) {
     put(binding, problem, number);
@@ -86,7 +106,7 @@ bool read_scalar(const ScalarBinding& binding, const Limits& limits, PyObject* v
 bool read_count(const char* name, PyObject* value, int64_t max, int64_t* number) {
   if (!read_integer({name, Kind::int64, Check::count, 0, 0}, value, number)) return false;
   if (*number <= max) return true;
-  return refuse(MLA_RANGE, {name}, PyObject_Repr(value),
+  return refuse(MLA_RANGE, {name}, number_text(value),
                 PyUnicode_FromFormat("at most %lld", static_cast<long long>(max)));
 }
 

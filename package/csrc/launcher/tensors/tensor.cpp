@@ -1,5 +1,6 @@
 #include "launcher/tensors/tensor.h"
 
+#include "launcher/python/number.h"
 #include "launcher/tensors/exchange_api.h"
 
 namespace mla::launcher {
@@ -147,13 +148,15 @@ bool Call::use_stream(PyObject* stream) {
     return refuse(MLA_DTYPE, {"stream"}, type_text(stream),
                   PyUnicode_FromString("an integer handle or None"));
   }
-  if (!is_cuda(device_type_)) return true;
-  stream_ = PyLong_AsVoidPtr(stream);
-  if (stream_ == nullptr && PyErr_Occurred()) {
+  // An unsigned number, because an address that is negative is none.
+  const unsigned long long handle = PyLong_AsUnsignedLongLong(stream);
+  if (PyErr_Occurred()) {
     Ref cause = take_exception();
-    return cause && refuse(MLA_RANGE, {"stream"}, PyObject_Str(stream),
+    return cause && refuse(MLA_RANGE, {"stream"}, number_text(stream),
                            PyUnicode_FromString("an integer handle or None"), std::move(cause));
   }
+  if (!is_cuda(device_type_)) return true;
+  stream_ = reinterpret_cast<void*>(static_cast<uintptr_t>(handle));
   has_stream_ = true;
   return true;
 }

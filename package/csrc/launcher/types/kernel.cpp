@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "launcher/arguments/problem.h"
+#include "launcher/arguments/scalar.h"
 #include "launcher/python/mapping.h"
 #include "mla/formats.h"
 
@@ -143,12 +144,8 @@ PyObject* kernel_plan(PyObject* self, PyObject* positional, PyObject* keywords) 
 
 PyObject* kernel_prepare(PyObject* self, PyObject* device) {
   const auto& kernel = *reinterpret_cast<const Kernel*>(self);
-  const long ordinal = PyLong_AsLong(device);
-  if (ordinal == -1 && PyErr_Occurred()) return nullptr;
-  if (ordinal < 0 || ordinal > INT32_MAX) {
-    refuse(MLA_RANGE, {"device"}, PyObject_Repr(device), PyUnicode_FromString("an ordinal"));
-    return nullptr;
-  }
+  int64_t ordinal = 0;
+  if (!read_count("device", device, INT32_MAX, &ordinal)) return nullptr;
   const mla_status status = run_unlocked([&] {
     return kernel.payload->functions.prepare(kernel.variant, static_cast<int32_t>(ordinal));
   });

@@ -9,7 +9,9 @@ import math
 import torch
 
 import mla_kernels as mla
-from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError
+from mla_kernels.compat._arguments import require_torch, shape_of
+from mla_kernels.errors import DTypeError, UnsupportedError, ValueRangeError
+from mla_kernels.scalars import count, flag
 
 
 def triton_convert_req_index_to_global_index(  # noqa: PLR0917 (the signature is theirs)
@@ -75,19 +77,26 @@ def triton_convert_req_index_to_global_index(  # noqa: PLR0917 (the signature is
     ------
     InvalidArgumentError
     """
-    if token_indices.shape[1:] != (NUM_TOPK_TOKENS,):
-        raise ShapeError("token_indices", f"shape {list(token_indices.shape)}", f"[num_tokens, {NUM_TOPK_TOKENS}]")
-    if dcp_size != 1:
-        raise UnsupportedError("dcp_size", repr(dcp_size), "1: every rank has all tokens")
-    rows = req_id if idx_mapping is None else idx_mapping[req_id.long()]
-    slots: torch.Tensor = mla.to_global_indices(rows, block_table, token_indices, page_size=BLOCK_SIZE)
-    if BLOCK_STRIDE_ROWS not in (None, BLOCK_SIZE):
-        slots = _strided(slots, BLOCK_SIZE, BLOCK_STRIDE_ROWS)
-    if HAS_PREFILL_WORKSPACE:
-        ids = _given("prefill_workspace_request_ids", prefill_workspace_request_ids)
-        starts = _given("prefill_workspace_starts", prefill_workspace_starts)
-        slots = _in_workspace(slots, token_indices, ids, starts, block_table.shape[1] * BLOCK_SIZE)
-    if not return_valid_counts:
+    require_torch(
+        req_id=req_id, block_table=block_table, token_indices=token_indices, idx_mapping=idx_mapping,
+        prefill_workspace_request_ids=prefill_workspace_request_ids, prefill_workspace_starts=prefill_workspace_starts,
+    )  # fmt: skip
+    page_size, topk = count("BLOCK_SIZE", BLOCK_SIZE, 1), count("NUM_TOPK_TOKENS", NUM_TOPK_TOKENS)
+    stride = page_size if BLOCK_STRIDE_ROWS is None else count("BLOCK_STRIDE_ROWS", BLOCK_STRIDE_ROWS)
+    tokens, _ = shape_of("token_indices", token_indices, "num_tokens", topk)
+    shape_of("req_id", req_id, tokens)
+    _require_results(tokens, topk, out, valid_counts_out)
+    if (ranks := count("dcp_size", dcp_size)) != 1:
+        raise UnsupportedError("dcp_size", str(ranks), "1: every rank has all tokens")
+    rows = req_id if idx_mapping is None else _mapped(idx_mapping, req_id)
+    slots: torch.Tensor = mla.to_global_indices(rows, block_table, token_indices, page_size=page_size)
+    if stride != page_size:
+        slots = _strided(slots, page_size, stride)
+    if flag("HAS_PREFILL_WORKSPACE", HAS_PREFILL_WORKSPACE):
+        ids = _given("prefill_workspace_request_ids", prefill_workspace_request_ids, tokens)
+        starts = _given("prefill_workspace_starts", prefill_workspace_starts, "num_prefills")
+        slots = _in_workspace(slots, token_indices, ids, starts, block_table.shape[1] * page_size)
+    if not flag("return_valid_counts", return_valid_counts):
         return _into(out, slots)
     slots, counts = _compacted(slots)
     return _into(out, slots), _into(valid_counts_out, counts)
@@ -123,10 +132,35 @@ def _compacted(slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return front[:, :topk].contiguous(), present.sum(1, dtype=torch.int32)
 
 
-def _given(argument: str, tensor: torch.Tensor | None) -> torch.Tensor:
+def _require_results(tokens: int, topk: int, out: object, counts: object) -> None:
+    """Refuse results that are not int32 tensors of their shapes."""
+    require_torch(out=out, valid_counts_out=counts)
+    for name, tensor, shape in (("out", out, (tokens, topk)), ("valid_counts_out", counts, (tokens,))):
+        if isinstance(tensor, torch.Tensor):
+            shape_of(name, tensor, *shape)
+            _require_int32(name, tensor)
+
+
+def _mapped(rows: torch.Tensor, requests: torch.Tensor) -> torch.Tensor:
+    """The row of the block table of each request; a CPU refuses requests that have none."""
+    (number,) = shape_of("idx_mapping", rows, "num_requests")
+    _require_int32("req_id", requests)
+    if requests.is_cpu and ((requests < 0) | (requests >= number)).any():
+        raise ValueRangeError("req_id", f"{requests.min()} to {requests.max()}", f"0 to {number - 1}")
+    return rows[requests.long()]
+
+
+def _given(argument: str, tensor: torch.Tensor | None, extent: int | str) -> torch.Tensor:
     if tensor is None:
         raise DTypeError(argument, "NoneType", "an int32 tensor, because HAS_PREFILL_WORKSPACE is True")
+    shape_of(argument, tensor, extent)
+    _require_int32(argument, tensor)
     return tensor
+
+
+def _require_int32(argument: str, tensor: torch.Tensor) -> None:
+    if tensor.dtype != torch.int32:
+        raise DTypeError(argument, str(tensor.dtype).removeprefix("torch."), "int32")
 
 
 def _into(out: torch.Tensor | None, made: torch.Tensor) -> torch.Tensor:
