@@ -98,7 +98,7 @@ def first(clone) -> Path:
 
 def test_two_clones_build_the_same_wheel(first, clone, tmp_path):
     """Neither the clone's path nor that of the stage is in it; only the tools are shared."""
-    other, elsewhere = clone("second, with another path"), tmp_path / "another stage"
+    other, elsewhere = clone("second, with another path"), tmp_path / "another_stage"
     elsewhere.mkdir(mode=0o700)
     (elsewhere / "tools").symlink_to(FOLDER / "tools")
     build(other, "--fresh", "--no-cache", MLA_KERNELS_STAGE=str(elsewhere))
