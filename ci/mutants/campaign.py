@@ -75,7 +75,7 @@ def _run(left: Sequence[Mutant], jobs: int, builds: Builds, results: Results, so
     for workspace in workspaces:
         workspace.make("cpu", builds.defines)
         free.put(workspace)
-    _control(workspaces[0], left)
+    _control(workspaces, left)
 
     def one(mutant: Mutant) -> None:
         workspace = free.get()
@@ -91,15 +91,32 @@ def _run(left: Sequence[Mutant], jobs: int, builds: Builds, results: Results, so
         list(pool.map(one, sorted(left, key=lambda mutant: mutant.compiled)))
 
 
-def _control(workspace: Workspace, left: Sequence[Mutant]) -> None:
-    """Require that the tests pass without any mutant."""
-    wanted = [mutant.tests for mutant in left if mutant.tests != ("build",)]
-    with_options = {tests for tests in wanted if any(test.startswith("-") for test in tests)}
-    plain = tuple(dict.fromkeys(test for tests in wanted if tests not in with_options for test in tests))
-    for tests in (plain, *sorted(with_options)):
-        done = workspace.test(tests, CONTROL_SECONDS, "--maxfail=30")
-        if tests and done.status != 0:
-            raise SystemExit(f"these tests fail without any mutant:\n{done.output[-8000:]}")
+def _control(workspaces: Sequence[Workspace], left: Sequence[Mutant]) -> None:
+    """Require that the tests pass without any mutant: those of a folder in one process, as mutants run them."""
+    folders: dict[str, list[str]] = {}
+    for tests in dict.fromkeys(mutant.tests for mutant in left if mutant.tests != ("build",)):
+        if any(test.startswith("-") for test in tests):
+            folders[" ".join(tests)] = list(tests)
+            continue
+        for test in tests:
+            path = test.partition("::")[0]
+            group = folders.setdefault(path.rpartition("/")[0] if path.endswith(".py") else path, [])
+            group += [test] if test not in group else []
+    free: queue.SimpleQueue[Workspace] = queue.SimpleQueue()
+    for workspace in workspaces:
+        free.put(workspace)
+
+    def one(tests: Sequence[str]) -> str:
+        workspace = free.get()
+        try:
+            done = workspace.test(tests, CONTROL_SECONDS, "--maxfail=30")
+        finally:
+            free.put(workspace)
+        return "" if done.status == 0 else f"exit status {done.status}:\n{done.output[-4000:]}"
+
+    with ThreadPoolExecutor(len(workspaces)) as pool:
+        if failed := [said for said in pool.map(one, folders.values()) if said]:
+            raise SystemExit("\n".join(["these tests fail without any mutant:", *failed]))
 
 
 def judged(mutant: Mutant, workspace: Workspace, defines: Mapping[str, str], sources: str) -> Result:

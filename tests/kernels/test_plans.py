@@ -134,6 +134,25 @@ def test_entries_in_another_order(step: Step) -> None:
     assert step.refused_or_right()
 
 
+@pytest.mark.parametrize("batch", [511, 512, 513, 1000])
+def test_many_requests(batch: int) -> None:
+    """Each request is in the plan once, however many there are."""
+    kernel = mla.lookup(op="decode", arch="cpu", q_dtype="fp32")
+    inputs = {
+        "q": torch.ones(batch, 1, 1, 576),
+        "kv_cache": torch.ones(1, 2, 576),
+        "block_table": torch.zeros(batch, 1, dtype=torch.int32),
+        "seq_lens": torch.full((batch,), 2, dtype=torch.int32),
+    }
+    plan = kernel.plan(inputs["seq_lens"], num_heads=1, q_len=1)
+    out, _ = kernel(**inputs, plan=plan, softmax_scale=1.0)
+    assert (out == 1).all()
+    entries = plan.buffer.view(torch.int32)[HEADER:].view(-1, ENTRY)
+    entries[batch - 1, REQUEST] = 0
+    with pytest.raises(WorkspaceError, match="plan: got a damaged plan"):
+        kernel(**inputs, plan=plan, softmax_scale=1.0)
+
+
 def test_metadata_of_flash_mla() -> None:
     """A caller's ``tile_scheduler_metadata`` is such bytes."""
     lengths = torch.tensor([4000, 3000], dtype=torch.int32)

@@ -13,6 +13,7 @@ class DecodeKernel(PlannedKernel):
     """The kernel of ``mla_kernels.decode``."""
 
     __slots__ = ()
+    _left_out = frozenset(["lse"])
     _launch: _launcher.DecodeLaunch
 
     def launch(
@@ -110,6 +111,8 @@ class SparseDecodeKernel(Kernel):
     """The kernel of ``mla_kernels.sparse_decode``."""
 
     __slots__ = ()
+    _broadcast = {"topk_length": ("q", 1), "extra_topk_length": ("q", 1)}
+    _left_out = frozenset(["lse"])
     _launch: _launcher.SparseDecodeLaunch
 
     def launch(
@@ -307,6 +310,7 @@ class MergeStatesKernel(Kernel):
     """The kernel of ``mla_kernels.merge_states``."""
 
     __slots__ = ()
+    _left_out = frozenset(["out_lse"])
     _launch: _launcher.MergeStatesLaunch
 
     def launch(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from mla_kernels import _launcher
 from mla_kernels.errors import DTypeError, UnsupportedError, ValueRangeError, WorkspaceError
 from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.payloads.registry import Limits, Range, Value, Variant
 from mla_kernels.scalars import count, flag, quoted
-from mla_kernels.tensors import Tensor, device_of, first
+from mla_kernels.tensors import Tensor, device_of, first, widened
 
 NativeLaunch = Callable[..., tuple[int, int] | None]
 """Launches, or launches nothing and returns the bytes that it lacks of plan and workspace where they are None."""
@@ -80,6 +80,10 @@ class Kernel:
     """
 
     __slots__ = ("_bind", "_d_qk", "_d_v", "_launch", "_limits", "_native", "config", "variant")
+    _broadcast: ClassVar[Mapping[str, tuple[str, int]]] = {}
+    """Tensors that callers may give without a dimension, and the tensor and axis that have it."""
+    _left_out: ClassVar[frozenset[str]] = frozenset()
+    """Outputs that a bool leaves out or allocates."""
     launch: Callable[..., Any]
     __call__: Callable[..., Any]
 
@@ -117,7 +121,7 @@ class Kernel:
         int
             It depends on shapes, ``max_splits``, ``batch_invariant`` and the device only, never on lengths.
         """
-        return self._native.plan_size(problem)
+        return self._native.plan_size(self._launched(problem))
 
     def workspace_size(self, **problem: object) -> int:
         """Bytes of workspace that a launch needs.
@@ -132,10 +136,11 @@ class Kernel:
         int
             It depends on shapes, ``max_splits`` and ``batch_invariant`` only, never on lengths.
         """
-        return self._native.workspace_size(problem)
+        return self._native.workspace_size(self._launched(problem))
 
     def can_run(self, **problem: object) -> None:
         """Raise what the launch of ``problem`` would; on CUDA, lengths and indices are read for it."""
+        problem = self._launched(problem)
         self._native.can_run(problem)
         argument, *others = _launcher.OPS[self.variant.op]
         whole = argument in problem and problem.keys() >= set(others)
@@ -158,6 +163,16 @@ class Kernel:
             The device cannot run the kernel.
         """
         self._native.prepare(device)
+
+    def _launched(self, problem: dict[str, object]) -> dict[str, object]:
+        """The arguments of a call as its launch has them."""
+        for name in self._left_out & problem.keys():
+            if isinstance(problem[name], bool):
+                problem[name] = None
+        for name, (like, axis) in self._broadcast.items():
+            if name in problem:
+                problem[name] = widened(problem[name], first(problem.get(like)), axis)
+        return problem
 
     def _out_dtype(self) -> str:
         return str(self.variant.baked["out_dtype"])

@@ -58,7 +58,7 @@ def _value(field: str, value: object) -> Value:
     if field.endswith("_dtype"):
         return _name(field, element_name(value), DTYPES)
     if field in _ANY_NAME:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not str.__str__(value):
             raise ValueRangeError(field, quoted(value), "a name")
         return _arch(str.__str__(value)) if field == "arch" else str.__str__(value)
     number = -1 if isinstance(value, bool) or not isinstance(value, int) else int.__index__(value)

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from ci.build.stage import FOLDER
+
 ROOT = Path(__file__).parents[3]
 UNITS = {"gather_kv", "merge_states_reduction", "merge_states_rows", "registry", "store_kv"}
 
@@ -94,9 +96,12 @@ def first(clone) -> Path:
     return folder
 
 
-def test_two_clones_build_the_same_wheel(first, clone):
-    other = clone("second, with another path")
-    build(other, "--fresh", "--no-cache")
+def test_two_clones_build_the_same_wheel(first, clone, tmp_path):
+    """Neither the clone's path nor that of the stage is in it; only the tools are shared."""
+    other, elsewhere = clone("second, with another path"), tmp_path / "another_stage"
+    elsewhere.mkdir(mode=0o700)
+    (elsewhere / "tools").symlink_to(FOLDER / "tools")
+    build(other, "--fresh", "--no-cache", MLA_KERNELS_STAGE=str(elsewhere))
     compiled = report(other)["units"]
     assert set(compiled) >= UNITS
     assert sha256(wheel(other)) == sha256(wheel(first))

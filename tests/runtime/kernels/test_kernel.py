@@ -250,3 +250,18 @@ def test_a_plan_has_the_scalars_of_its_op(op):
     assert planned <= fields, "add them to Plan in mla_kernels/kernels/base.py"
     parameters = inspect.signature(KERNELS[op.name].plan).parameters
     assert planned <= parameters.keys(), "add them to PlannedKernel.plan in mla_kernels/kernels/planned.py"
+
+
+def test_sizes_take_the_arguments_of_the_call():
+    """Lengths without their second dimension, and results that a bool leaves out."""
+    kernel = mla.lookup(op="sparse_decode", arch="cpu", q_dtype="fp32")
+    q, kv_cache = torch.ones(3, 2, 1, 576), torch.ones(1, 4, 576)
+    indices, lengths = torch.zeros(3, 2, 5, dtype=torch.int32), torch.ones(3, dtype=torch.int32)
+    given = {"q": q, "kv_cache": kv_cache, "indices": indices, "topk_length": lengths}
+    for lse in (True, False, None):
+        kernel(**given, lse=lse, softmax_scale=1.0)
+        kernel.can_run(**given, lse=lse, softmax_scale=1.0)
+        assert kernel.workspace_size(**given, lse=lse) == kernel.workspace_size(q=q, kv_cache=kv_cache, indices=indices)
+        assert kernel.plan_size(**given, lse=lse) == 0
+    merge = mla.lookup(op="merge_states", arch="cpu", in_dtype="fp32", out_dtype="fp32")
+    assert merge.workspace_size(o=torch.ones(1, 1, 1, 8), out_lse=False) == 0

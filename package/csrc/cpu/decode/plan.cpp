@@ -48,11 +48,15 @@ void split_request(int64_t length, int64_t wanted_splits, PlanEntry& entry) {
 // A set of requests; a few of them need no allocation.
 class Requests {
  public:
-  explicit Requests(int64_t batch) : many_(batch > kFew ? words(batch) : 0) {}
+  explicit Requests(int64_t batch) {
+    if (batch <= kFew) return;
+    many_.resize(static_cast<size_t>(ceil_div(batch, 64)));
+    words_ = many_.data();
+  }
 
   // Returns false where it has the request already.
   bool insert(size_t request) {
-    uint64_t& word = (many_.empty() ? few_ : many_.data())[request / 64];
+    uint64_t& word = words_[request / 64];
     const uint64_t bit = uint64_t{1} << request % 64;
     const bool is_new = (word & bit) == 0;
     word |= bit;
@@ -61,10 +65,9 @@ class Requests {
 
  private:
   static constexpr int64_t kFew = 512;
-  static size_t words(int64_t batch) { return static_cast<size_t>(ceil_div(batch, 64)); }
-
   uint64_t few_[kFew / 64] = {};
   std::vector<uint64_t> many_;
+  uint64_t* words_ = few_;
 };
 
 // Whether a plan has each request once, and items and slots in the order in which make_plan counts
