@@ -71,7 +71,7 @@ def replay(options: argparse.Namespace, settings: Settings) -> int:
     for seed in range(begin, options.replay):
         worker.run(seed)
     about, outcome = worker.run(options.replay)
-    isa, threads = (os.environ[f"MLA_KERNELS_CPU_{name}"] for name in ("ISA", "THREADS"))
+    isa, threads = os.environ["MLA_KERNELS_CPU_ISA"], os.environ["MLA_KERNELS_CPU_THREADS"]
     print(f"{about['kind']} {about['op']}: {about['label']} ({about['variant']}; {isa}, {threads} threads)")
     print(f"{outcome.end}: {outcome.fault or 'as it should be'}{': ' if outcome.detail else ''}{outcome.detail}")
     return 1 if outcome.fault else 0
