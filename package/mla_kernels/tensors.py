@@ -180,15 +180,18 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Te
 def widened(lengths: Tensor, like: Tensor, axis: int) -> Tensor:
     """View lengths ``[batch]`` as ``[batch, n]``, without a copy except in JAX; ``n`` is an extent of ``like``.
 
-    What has another shape, or none, passes as it is.
+    What has another shape, or none, or no such view, passes as it is, and the launch refuses it by name.
     """
     own, other = _shape(lengths), _shape(like)
     if own is None or other is None or len(own) != 1 or axis >= len(other):
         return lengths
     shape = (own[0], other[axis])
-    if hasattr(lengths, "expand"):
-        return lengths[:, None].expand(shape)
-    return _arrays(lengths).broadcast_to(lengths[:, None], shape)
+    try:
+        if hasattr(lengths, "expand"):
+            return lengths[:, None].expand(shape)
+        return _arrays(lengths).broadcast_to(lengths[:, None], shape)
+    except Exception:  # of a sparse tensor, for example
+        return lengths
 
 
 def with_rope(rows: Packed) -> Packed:
@@ -197,10 +200,13 @@ def with_rope(rows: Packed) -> Packed:
     if isinstance(rows, tuple) or not own or own[-1] != LATENT:
         return rows
     shape = (*own[:-1], ROPE)
-    if hasattr(rows, "new_zeros"):
-        return rows, rows.new_zeros(ROPE).expand(shape)
-    arrays = _arrays(rows)
-    return rows, arrays.broadcast_to(arrays.zeros(ROPE, rows.dtype), shape)
+    try:
+        if hasattr(rows, "new_zeros"):
+            return rows, rows.new_zeros(ROPE).expand(shape)
+        arrays = _arrays(rows)
+        return rows, arrays.broadcast_to(arrays.zeros(ROPE, rows.dtype), shape)
+    except Exception:  # of a sparse tensor, for example
+        return rows
 
 
 def _arrays(like: Tensor) -> Any:

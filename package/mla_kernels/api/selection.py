@@ -70,9 +70,12 @@ def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]
     for tensor in tensors:
         if tensor is None:
             key.append(None)
+        elif type(tensor) is tuple:  # the first of a pair alone would be the key of a tensor as well
+            key.append(len(tensor))
+            for one in tensor:
+                key += one.dtype, one.shape[1:]
         else:
-            one = tensor[0] if type(tensor) is tuple else tensor
-            key += one.dtype, one.shape[1:]
+            key += tensor.dtype, tensor.shape[1:]
     return tuple(key)
 
 

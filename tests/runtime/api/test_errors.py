@@ -176,6 +176,7 @@ SPARSE = {"q": D.q, "kv_cache": D.kv_cache, "indices": torch.zeros(3, 1, 8, dtyp
         ({"indices": torch.zeros(3, 1, 8)}, DTypeError, "indices"),
         ({"topk_length": int32(8, 9, 8)}, ValueRangeError, "topk_length[1, 0]"),
         ({"topk_length": int32(8, 8)}, ShapeError, "topk_length"),
+        ({"topk_length": int32(8, 8, 8).to_sparse()}, DTypeError, "topk_length"),
         ({"attn_sink": torch.zeros(5)}, ShapeError, "attn_sink"),
         ({"extra_kv_cache": D.kv_cache}, UnsupportedError, "extra_indices"),
         ({"extra_indices": torch.zeros(3, 1, 8, dtype=torch.int32)}, UnsupportedError, "extra_kv_cache"),
@@ -193,6 +194,27 @@ def test_sparse_prefill_refuses_an_index_out_of_range():
     q, kv = torch.ones(2, 4, 576), torch.ones(5, 576)
     with pytest.raises(ValueRangeError, match=r"indices\[1, 0\]: got 5"):
         mla.sparse_prefill(q, kv, torch.tensor([[0], [5]], dtype=torch.int32), softmax_scale=SCALE)
+
+
+@pytest.mark.parametrize("name", ["q", "kv"])
+def test_sparse_prefill_refuses_latents_without_memory_of_their_own(name):
+    given = {"q": torch.ones(2, 4, 512), "kv": torch.ones(5, 512)}
+    given[name] = given[name].to_sparse()
+    with pytest.raises(InvalidArgumentError) as caught:
+        mla.sparse_prefill(**given, indices=torch.zeros(2, 1, dtype=torch.int32), softmax_scale=SCALE)
+    assert caught.value.argument == name
+
+
+def test_a_pair_that_is_refused_decides_nothing_for_a_cache_like_its_first():
+    """The kernel of a call is cached by what its tensors are."""
+    latent, rope, slots = torch.zeros(2, 512).bfloat16(), torch.zeros(2, 64).bfloat16(), torch.tensor([0, 1])
+    cache = torch.zeros(3, 7, 656, dtype=torch.uint8)
+    scale = torch.ones(1)
+    for pair in ((cache, cache[..., :64]), (cache,), (cache, cache, cache)):
+        for given in (scale, None):
+            with pytest.raises(InvalidArgumentError):
+                mla.store_kv(latent, rope, pair, slots, scale=given)
+    mla.store_kv(latent, rope, cache, slots)
 
 
 def test_cache_ops_refuse_slots_out_of_range_and_write_nothing():
