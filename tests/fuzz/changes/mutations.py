@@ -213,7 +213,8 @@ def read_only(make: Maker, case: Case, row: Tensor, array: Array, part: int, spa
         same.flags.writeable = False
         return same
 
-    return changes(case, row, part, "that is read-only", locked, "refuse" if row.written else "accept")
+    # NumPy may lack the type of an output that the call would allocate.
+    return changes(case, row, part, "that is read-only", locked, "refuse" if row.written else "either")
 
 
 def elsewhere(make: Maker, case: Case, row: Tensor, array: Array, part: int, space: Space) -> None:
