@@ -112,7 +112,7 @@ def test_every_text_is_looked_at(real, file, before, after, text):
         ("sm90.toml", 'capabilities = ["9.0"]', 'capabilities = ["90\\n"]', "accepts a compute capability"),
         ("sm90.toml", 'capabilities = ["9.0"]', 'capabilities = "9.0"', "accepts a list of different compute"),
         ("sm90.toml", 'payload = "sm90"', 'payload = "include"', "payload: got 'include'"),
-        ("sm90.toml", 'payload = "sm90"', 'payload = "cpu"', "another arch has the payload cpu"),
+        ("sm90.toml", 'payload = "sm90"', 'payload = "sm100"', "another arch has the payload sm100"),
         ("sm90.toml", 'name = "sm90a"', 'name = "cpu"', "another arch has this name"),
         ("sm90.toml", "[[arch]]", "[arch]", "arch: got {"),
         ("domains.toml", "[field.head_dim]", "[field.q_len]\nmin = 1\n[field.head_dim]", "this is not TOML"),

@@ -172,3 +172,11 @@ def test_metadata_of_flash_mla() -> None:
             WorkspaceError, match="tile_scheduler_metadata: got a damaged plan; accepts what plan wrote"
         ):
             flash_mla_with_kvcache(**given, tile_scheduler_metadata=damaged, num_splits=num_splits)
+
+
+@pytest.mark.parametrize("max_splits", [1, 2, 5])
+def test_no_request_has_more_splits_than_asked_for(step: Step, max_splits: int) -> None:
+    plan = step.kernel.plan(step.inputs["seq_lens"], num_heads=2, q_len=1, max_splits=max_splits)
+    entries = plan.buffer.view(torch.int32)[HEADER : HEADER + ENTRY * len(LENGTHS)].view(-1, ENTRY)
+    assert entries[:, SPLITS].max() == max_splits
+    assert step.kernel.workspace_size(**step.inputs, max_splits=max_splits) < step.bytes

@@ -184,3 +184,30 @@ def test_sparse_decode_of_pages_beyond_32_bits(variant: Row, page_size: int) -> 
     indices = torch.tensor([[[0, 5, 2**31 - 2, -1, 77]]], dtype=torch.int32)
     out, _ = mla.sparse_decode(q, cache, indices, softmax_scale=0.05)
     torch.testing.assert_close(out[0, 0].float(), latent.expand(2, 512), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.op("decode", where=lambda row: row.arch == "cpu" and row.kv_dtype == row.q_dtype)
+def test_an_infinite_logit_shows_in_the_lse(variant: Row) -> None:
+    import mla_kernels as mla
+
+    dtype = memory.DTYPES[variant.kv_dtype]
+    cache, q = torch.zeros(1, 8, 576, dtype=dtype), torch.zeros(1, 1, 2, 576, dtype=dtype)
+    cache[0, 3, 0], q[0, 0, 0, 0] = torch.inf, 1.0
+    q[0, 0, 1, 1] = 1.0  # its logit of the infinite key is 0 times infinity, which is NaN
+    table, lens = torch.zeros(1, 1, dtype=torch.int32), torch.tensor([8], dtype=torch.int32)
+    _, lse = mla.decode(q, cache, table, lens, softmax_scale=1.0)
+    assert lse[0, 0, 0] == torch.inf
+    assert lse[0, 1, 0].isnan()
+
+
+@pytest.mark.op("sparse_decode", **CPU)
+@pytest.mark.parametrize("sink", [-torch.inf, -1e30, 0.0, 1e30, torch.inf])
+def test_a_token_that_selects_nothing_is_zero_whatever_its_sink(variant: Row, sink: float) -> None:
+    import mla_kernels as mla
+
+    cache, _ = repeated(variant, 64)
+    q = random(generator(1), 1, 1, 2, 576).to(memory.DTYPES[variant.q_dtype])
+    indices = torch.full((1, 1, 4), -1, dtype=torch.int32)
+    out, lse = mla.sparse_decode(q, cache, indices, softmax_scale=0.05, attn_sink=torch.full((2,), sink))
+    assert not out.any()
+    assert torch.isneginf(lse).all()
