@@ -47,7 +47,10 @@ def select(describe: Callable[..., Config], tensors: tuple[Packed | None, ...], 
     except Exception:  # what is no tensor may raise anything
         pass
     kernel = _found(describe(*tensors, *options), tensors[-1])  # says what is wrong with what has no key
-    return remember(_cache, _key(describe, tensors, options), kernel)
+    try:
+        return remember(_cache, _key(describe, tensors, options), kernel)
+    except Exception:  # one of a pair is no tensor, which the launch says
+        return kernel
 
 
 def _found(config: Config, out: Packed | None) -> Kernel:

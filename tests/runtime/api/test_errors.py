@@ -210,7 +210,7 @@ def test_a_pair_that_is_refused_decides_nothing_for_a_cache_like_its_first():
     latent, rope, slots = torch.zeros(2, 512).bfloat16(), torch.zeros(2, 64).bfloat16(), torch.tensor([0, 1])
     cache = torch.zeros(3, 7, 656, dtype=torch.uint8)
     scale = torch.ones(1)
-    for pair in ((cache, cache[..., :64]), (cache,), (cache, cache, cache)):
+    for pair in ((cache, cache[..., :64]), (cache,), (cache, cache, cache), (cache, 3)):
         for given in (scale, None):
             with pytest.raises(InvalidArgumentError):
                 mla.store_kv(latent, rope, pair, slots, scale=given)
