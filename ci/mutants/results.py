@@ -89,6 +89,6 @@ def table(mutants: Sequence[Mutant], results: Mapping[str, Result]) -> str:
     for mutant in mutants:
         if mutant.name in results:
             result = results[mutant.name]
-            by = f"`{result.by}`" if result.by else result.outcome
+            by = f"`{result.by}`" if ".py" in result.by else result.by or result.outcome
             lines.append(f"| `{mutant.name}` | {mutant.why} | {by} |")
     return "\n".join(lines) + "\n"

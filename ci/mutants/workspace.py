@@ -19,7 +19,7 @@ from pathlib import Path
 from ci.mutants.mutant import Mutant
 
 IDENTITY = ("-c", "user.name=mutants", "-c", "user.email=mutants@localhost")
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
 
 
 class BuildError(Exception):
@@ -104,27 +104,30 @@ class Workspace:
         core = payload == "cpu"
         project = self.source if core else self.source / "generated" / payload
         build, site = self.build / payload, site or self.site
-        stated = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         defines = {
             "CMAKE_BUILD_TYPE": "Release",
             "MLA_PAYLOAD": "" if core else payload,
-            "SKBUILD_PROJECT_VERSION_FULL": stated["version"],
+            "SKBUILD_PROJECT_VERSION_FULL": str(_stated(project)["version"]),
             **defines,
         }
         configure: list[str | Path] = ["cmake", "-S", self.source / "package", "-B", build, "-G", "Ninja"]
         self._run(*configure, *(f"-D{name}={value}" for name, value in defines.items()))
         self._run("cmake", "--build", build)
+        # CMake takes a library for installed already that is less than a second older than the one it has built.
+        for library in site.rglob("*.so"):
+            library.unlink()
         self._run("cmake", "--install", build, "--prefix", site, "--strip")
         if core:
             self.copy_python()
-        else:
-            package = f"mla_kernels_{payload}"
-            shutil.copytree(project / package, site / package, dirs_exist_ok=True)
-        _describe(site, stated)
+            return
+        package = f"mla_kernels_{payload}"
+        shutil.copytree(project / package, site / package, dirs_exist_ok=True)
+        _describe(site, project)
 
     def copy_python(self) -> None:
-        """Bring the modules of the core to where Python imports them."""
+        """Bring the modules of the core to where Python imports them, and record them as an installation does."""
         shutil.copytree(self.source / "package" / "mla_kernels", self.site / "mla_kernels", dirs_exist_ok=True)
+        _describe(self.site, self.source)
 
     def test(self, tests: Sequence[str], seconds: float, *options: str) -> Run:
         """Run tests against what was built, up to the first failure."""
@@ -159,22 +162,29 @@ def pytest(root: Path, site: Path | None, tests: Sequence[str], seconds: float, 
     return Run(status, failed[1] if failed else "", output)
 
 
-def _describe(site: Path, project: Mapping[str, object]) -> None:
-    """Write the metadata of a distribution, by which payloads are found."""
+def _stated(project: Path) -> Mapping[str, object]:
+    """What a project says of its distribution."""
+    found: Mapping[str, object] = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
+
+
+def _describe(site: Path, folder: Path) -> None:
+    """Write the metadata of a project's distribution, by which payloads are found and files are checked."""
+    project = _stated(folder)
     name = str(project["name"])
     package = name.replace("-", "_")
-    folder = site / f"{package}-{project['version']}.dist-info"
-    folder.mkdir(parents=True, exist_ok=True)
+    info = site / f"{package}-{project['version']}.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
     header = f"Metadata-Version: 2.1\nName: {name}\nVersion: {project['version']}\n"
-    (folder / "METADATA").write_text(header, encoding="utf-8")
+    (info / "METADATA").write_text(header, encoding="utf-8")
     groups = dict(_table(project.get("entry-points")))
     if "scripts" in project:
         groups["console_scripts"] = project["scripts"]
     lines = [line for group, entries in groups.items() for line in _section(group, entries)]
-    (folder / "entry_points.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (info / "entry_points.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     packages = sorted(path for path in (site / package).rglob("*") if path.is_file())
     record = [f"{path.relative_to(site).as_posix()},sha256={_digest(path)},{path.stat().st_size}" for path in packages]
-    (folder / "RECORD").write_text("\n".join([*record, f"{folder.name}/RECORD,,", ""]), encoding="utf-8")
+    (info / "RECORD").write_text("\n".join([*record, f"{info.name}/RECORD,,", ""]), encoding="utf-8")
 
 
 def _section(group: str, entries: object) -> list[str]:

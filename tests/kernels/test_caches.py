@@ -102,7 +102,7 @@ def test_store_rounds_to_nearest_even_and_saturates(variant: Row) -> None:
 
     finite = FP8_BYTES[:127].view(torch.float8_e4m3fn).float()
     middles = (finite[1:] + finite[:-1]) / 2
-    beyond = torch.tensor([449.0, 463.0, 464.0, 480.0, 1e4, 65504.0])
+    beyond = torch.tensor([450.0, 462.0, 464.0, 466.0, 478.0, 480.0, 1e4, 65504.0])
     magnitudes = torch.cat([finite, middles, beyond])
     values = torch.zeros(512)
     values[: 2 * len(magnitudes)] = torch.cat([magnitudes, -magnitudes])[:512]

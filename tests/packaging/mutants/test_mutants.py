@@ -20,6 +20,7 @@ def source(tmp_path: Path) -> Path:
     """A clone with one module and its test."""
     folder = tmp_path / "clone"
     (folder / "package" / "mla_kernels").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text('[project]\nname = "mla-kernels"\nversion = "0.0.1"\n')
     (folder / "part.py").write_text("def next_of(n):\n    return n + 1\n\n\nWAIT = 0\n")
     (folder / "test_part.py").write_text(
         "import time\nimport part\n\ndef test_next():\n    time.sleep(part.WAIT)\n    assert part.next_of(1) == 2\n"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ci.release import check_wheels
-from ci.release.checks import tools
+from ci.release.checks import contents, tools
 from ci.release.wheelfile import Wheel, WheelError
-from ci.rows import rows
+from ci.rows import core, rows
 from tests.packaging.release.conftest import OWN, TOOLS
-from tests.packaging.release.fake_wheels import KERNEL, MACHINE, PLATFORM, ROWS, files_of, pack
+from tests.packaging.release.fake_wheels import KERNEL, MACHINE, PLATFORM, ROWS, files_of, pack, wheel
 
 ROOT = Path(__file__).parents[3]
 
@@ -265,3 +265,11 @@ def test_a_row_names_files_that_its_project_builds():
         assert f'name = "{row.distribution}"' in project
         assert f'py-api = "{row.tag.partition("-")[0]}"' in project
     assert {path.parent.name for path in ROOT.glob("generated/*/pyproject.toml")} == ROWS.keys() - {"cpu"}
+
+
+def test_a_file_that_the_archive_has_twice_is_caught(tmp_path):
+    """pip installs the last one, and whoever looks may see the first."""
+    path = wheel(tmp_path, "cpu")
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("mla_kernels/py.typed", b"")
+    assert list(contents.record(Wheel.read(path), core())) == ["the archive holds mla_kernels/py.typed twice"]

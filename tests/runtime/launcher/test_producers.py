@@ -282,3 +282,26 @@ def test_no_argument_crashes(noop, data):
         kernel.can_run(named | replaced)
     with pytest.raises(TypeError, match="no argument or dimension"):
         kernel.can_run({f"{data.draw(st.text(max_size=4))}!": data.draw(_VALUE)})
+
+
+def test_a_capsule_of_a_later_dlpack_is_refused(noop):
+    """Its fields may lie elsewhere."""
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    named = arguments("decode")
+
+    class Later:
+        major = 2
+
+        def __dlpack_device__(self):
+            return named["q"].__dlpack_device__()
+
+        def __dlpack__(self, **_):
+            capsule = named["q"].__dlpack__(max_version=(1, 0))
+            ctypes.c_uint32.from_address(pointer_of(capsule, b"dltensor_versioned")).value = self.major
+            return capsule
+
+    with pytest.raises(DTypeError, match="q: got Later with an unknown __dlpack__; accepts a tensor of DLPack 0 or 1"):
+        launch(noop.kernel("decode"), named | {"q": Later()})
+    Later.major = 1
+    launch(noop.kernel("decode"), named | {"q": Later()})

@@ -159,6 +159,8 @@ def test_wrong_number_of_arguments(noop, count):
         (zeros(15), zeros(64), WorkspaceError, "plan: got 30 bytes; accepts at least 32 bytes"),
         (zeros(15), None, WorkspaceError, "plan: got 30 bytes; accepts at least 32 bytes"),
         (None, zeros(63), WorkspaceError, "workspace: got 126 bytes; accepts at least 128 bytes"),
+        (None, torch.zeros(127, dtype=torch.uint8), WorkspaceError, "workspace: got 127 bytes; accepts at least 128"),
+        (torch.zeros(31, dtype=torch.uint8), None, WorkspaceError, "plan: got 31 bytes; accepts at least 32 bytes"),
         (zeros(16), zeros(0), WorkspaceError, "workspace: got 0 bytes; accepts at least 128 bytes"),
         (zeros(16), zeros(63), WorkspaceError, "workspace: got 126 bytes; accepts at least 128 bytes"),
         (zeros(16), zeros(8, 16)[:, :8], WorkspaceError, "workspace: got a tensor with gaps; accepts a contiguous"),

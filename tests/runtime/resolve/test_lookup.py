@@ -211,7 +211,12 @@ def test_every_field_is_part_of_the_cached_key():
     config = {"op": "sparse_decode", "arch": "cpu", "q_dtype": "bf16"}
     kernel = mla.lookup(**config)
     assert mla.lookup(**config) is kernel
-    for field, value in {"d_qk": 576, "d_v": 512, "topk": 8, "load": "direct", "page_size": 16, "num_heads": 4}.items():
+    values = {"d_qk": 576, "d_v": 512, "topk": 8, "load": "direct", "page_size": 16, "num_heads": 4, "q_len": 2}
+    for field, value in {**values, "kv_dtype": "e4m3", "schedule": "split"}.items():
         assert mla.lookup(**config, **{field: value}).config == kernel.config | {field: value}
+    dense = {**config, "op": "decode"}
+    for layout in ("paged", "contiguous"):
+        assert mla.lookup(**dense, kv_layout=layout).config == kernel.config | {"kv_layout": layout}
+    assert mla.lookup(**{**config, "q_dtype": "fp16"}).config["kv_dtype"] == "fp16"
     with pytest.raises(VariantNotFoundError):
         mla.lookup(**config, d_qk=0)
