@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tests.fuzz.changes.together import RUN
 from tests.fuzz.draw import drawn, listed
 from tests.fuzz.elements import Noise
@@ -108,6 +110,7 @@ class Worker:
 
 def work(worker: Worker, seeds: range, board: Board, log: Path) -> None:
     """Run seeds, and append a line of JSON with every finding and, at the end, one with the counts."""
+    torch.set_num_threads(1)  # what torch waits for in a forked process are threads of its parent
     counts: dict[str, int] = {}
     with log.open("a") as lines:
         faulthandler.enable(lines)
