@@ -76,19 +76,19 @@ def sources_of(root: Path) -> str:
 
 def table(mutants: Sequence[Mutant], results: Mapping[str, Result]) -> str:
     """Return the page's tables: the sums, every survivor with its reason, and every mutant with what noticed it."""
-    areas = dict.fromkeys(mutant.table for mutant in mutants)
+    mutants = [mutant for mutant in mutants if mutant.name in results]
+    areas = [*dict.fromkeys(mutant.table for mutant in mutants), "all"]
     lines = ["| area | mutants | killed | stopped at the limit | survived |", "|---|---:|---:|---:|---:|"]
     for area in areas:
-        outcomes = [results[m.name].outcome for m in mutants if m.table == area and m.name in results]
+        outcomes = [results[mutant.name].outcome for mutant in mutants if area in (mutant.table, "all")]
         counts = [outcomes.count(outcome) for outcome in ("killed", "timed out", "survived")]
         lines.append(f"| {area} | {len(outcomes)} | {' | '.join(map(str, counts))} |")
     lines += ["", "| survivor | why no test notices it |", "|---|---|"]
-    lines += [f"| `{m.name}` | {m.survives or 'none does yet'} |" for m in mutants
-              if m.name in results and results[m.name].outcome == "survived"]  # fmt: skip
+    lines += [f"| `{mutant.name}` | {mutant.survives or 'none does yet'} |" for mutant in mutants
+              if results[mutant.name].outcome == "survived"]  # fmt: skip
     lines += ["", "| mutant | what would go wrong | noticed by |", "|---|---|---|"]
     for mutant in mutants:
-        if mutant.name in results:
-            result = results[mutant.name]
-            by = f"`{result.by}`" if ".py" in result.by else result.by or result.outcome
-            lines.append(f"| `{mutant.name}` | {mutant.why} | {by} |")
+        result = results[mutant.name]
+        by = f"`{result.by}`" if ".py" in result.by else result.by or result.outcome
+        lines.append(f"| `{mutant.name}` | {mutant.why} | {by} |")
     return "\n".join(lines) + "\n"
