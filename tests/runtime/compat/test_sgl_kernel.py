@@ -207,7 +207,14 @@ def test_refusals_name_the_argument(name, value, error, text):
     assert not any(own in words for own in ("q[", "block_table", "softmax_scale", "max_splits"))
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_seq_len", 0), ("num_batches", -1), ("num_batches", 1.5)])
-def test_workspace_of_no_size(name, value):
-    with pytest.raises(ValueRangeError, match=f"{name}: got {value}; accepts an integer from 1"):
+@pytest.mark.parametrize(
+    ("name", "value", "error", "text"),
+    [
+        ("max_seq_len", 0, ValueRangeError, "got 0; accepts 1 to"),
+        ("num_batches", -1, ValueRangeError, "got -1; accepts 1 to"),
+        ("num_batches", 1.5, DTypeError, "got float; accepts a Python int of at least 1"),
+    ],
+)
+def test_workspace_of_no_size(name, value, error, text):
+    with pytest.raises(error, match=f"{name}: {text}"):
         cutlass_mla_get_workspace_size(**{"max_seq_len": 128, "num_batches": 1, name: value})

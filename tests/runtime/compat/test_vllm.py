@@ -266,5 +266,6 @@ def test_scales_in_rows_are_those_of_vllm(vllm):
 
 
 def test_a_cache_that_is_not_known():
+    given = torch.zeros(1, 512), torch.zeros(1, 64), torch.zeros(1, 1, 576)
     with pytest.raises(UnsupportedError, match="kv_cache_dtype: got 'nvfp4'; accepts auto, bfloat16"):
-        door.concat_and_cache_mla(*[torch.zeros(1, 1)] * 3, torch.zeros(1).long(), "nvfp4", torch.ones(1))
+        door.concat_and_cache_mla(*given, torch.zeros(1).long(), "nvfp4", torch.ones(1))
