@@ -194,7 +194,7 @@ def fuzz(session: nox.Session) -> None:
 
     For `-- --device cuda`, the GPU payloads in dist/ are installed too.
     """
-    session.install("numpy>=2", TORCH)
+    session.install(*group("codegen"), "numpy>=2", TORCH)
     wheels = [core_wheel(session), *(map(str, DIST.glob("mla_kernels_*.whl")) if "cuda" in session.posargs else ())]
     session.install("--no-deps", "--force-reinstall", *wheels)
     session.run("python", "-m", "tests.fuzz", *session.posargs)
