@@ -2,8 +2,6 @@
 // with ThreadSanitizer, it also fails where two threads race.
 #include "cpu/pool.h"
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdio>
 #include <stdexcept>
@@ -11,25 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "cpu/isa/isa.h"
+#include "bare_host.h"
 
-namespace mla::cpu {
-
-const Isa& active_isa() {
-  static const Isa isa = {};
-  return isa;
-}
-
-const char* isa_error() { return nullptr; }
-
-}  // namespace mla::cpu
-
-// The pool has as many threads as this process may use processors.
-extern "C" int sched_getaffinity(pid_t, size_t bytes, cpu_set_t* mask) noexcept {
-  CPU_ZERO_S(bytes, mask);
-  for (int i = 0; i < 4; ++i) CPU_SET_S(i, bytes, mask);
-  return 0;
-}
+int processors() { return 4; }
 
 namespace {
 

@@ -2,7 +2,6 @@
 // wrong and exits with 1.
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,19 +12,8 @@
 #include <string>
 #include <thread>
 
-#include "cpu/isa/isa.h"
+#include "bare_host.h"
 #include "cpu/pool.h"
-
-namespace mla::cpu {
-
-const Isa& active_isa() {
-  static const Isa isa = {};
-  return isa;
-}
-
-const char* isa_error() { return nullptr; }
-
-}  // namespace mla::cpu
 
 namespace {
 
@@ -35,12 +23,8 @@ int in_child();
 
 }  // namespace
 
-// The pool has two threads: its caller and one helper.
-extern "C" int sched_getaffinity(pid_t, size_t bytes, cpu_set_t* mask) noexcept {
-  CPU_ZERO_S(bytes, mask);
-  for (int i = 0; i < 2; ++i) CPU_SET_S(i, bytes, mask);
-  return 0;
-}
+// The pool's caller and one helper.
+int processors() { return 2; }
 
 // The pool starts its threads with its mutex locked, so that a fork here is one at the worst time.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
