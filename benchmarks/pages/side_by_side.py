@@ -48,16 +48,17 @@ def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[
     heading, cells = f"# {title}: {document['runs'][0]['machine']['gpu']}", document["cells"]
     loaded = "; MHz, W and mJ are of the sustained state" if sustains(document) else ""
     apart = any(run.get("apart") for run in document["runs"])
+    where = "on tensors of the same seeds, in a process of its own" if apart else "on the same tensors, in one process"
     lines = [
         heading,
         "",
-        f"Every library ran on the same tensors, in {'a process of its own' if apart else 'one process'} and by one "
-        "method. A ratio above 1 means that ours is faster than the fastest of the others.",
+        f"Every library ran {where} and by one method. A ratio above 1 means that ours is faster than the fastest of "
+        "the others.",
         "",
         *(_headline(document, pictures) if has_upstream(document) else [_NO_HEADLINE, ""]),
         "## How it was measured",
         "",
-        *_method(document),
+        *_method(document, apart),
         "",
         *_runs(document),
         "",
@@ -67,7 +68,7 @@ def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[
         "",
     ]
     if sustains(document):
-        lines += [line for cell in cells for line in _cell(cell)]
+        lines += [line for cell in cells for line in _cell(document, cell)]
     else:
         lines += [line for state in ("graph", "rested") for line in _every(document, state)]
         lines += _pages(cells)
@@ -109,7 +110,7 @@ def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
     return markdown(rows, right=right)
 
 
-def _method(document: Mapping[str, Any]) -> list[str]:
+def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
     lines = [f"- **{_NAMES[state]}**: {text}" for state, text in document["method"].items()]
     if sustains(document):
         lines.append(
@@ -120,8 +121,8 @@ def _method(document: Mapping[str, Any]) -> list[str]:
         "more than the difference of our own two turns.",
         "- Plans are made before, by every library: no time has planning in it. Pages have 64 tokens"
         + (" where nothing else is said." if "page_size" in differing(document["cells"]) else "."),
-        "- The output of every library is compared with ours first; a library whose output differs by more than 2 % of "
-        "its norm is not timed.",
+        f"- {'A sample of the' if apart else 'The'} output of every library is compared with ours first; a library "
+        "whose output differs by more than 2 % of its norm is not timed.",
         "- Ours is measured first and last in each cell; the ratios take the mean of the two.",
     ]
     if products := document.get("products"):
@@ -145,6 +146,7 @@ def _every(document: Mapping[str, Any], state: str) -> list[str]:
         found, ours = compared(cell, state), of(cell, OURS, state)
         mean = statistics.mean(ours) if ours else None
         rows.append({
+            **({"run": cell["run"] + 1} if len(document["runs"]) > 1 else {}),
             **{name: cell["problem"][name] for name in names},
             OURS: _number(mean),
             **{name: _number(next(iter(of(cell, name, state)), None)) for name in others},
@@ -203,7 +205,8 @@ def _pages(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["### Page sizes", "", about, "", markdown(rows, right=shown), ""] if rows else []
 
 
-def _cell(cell: Mapping[str, Any]) -> list[str]:
+def _cell(document: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
+    of_run = f" (run {cell['run'] + 1})" if len(document["runs"]) > 1 else ""
     noted = any("note" in turn for turn in cell["turns"])
     rows = [
         {
@@ -216,7 +219,7 @@ def _cell(cell: Mapping[str, Any]) -> list[str]:
         }
         for turn in cell["turns"]
     ]
-    return [f"### {cell['title']}", "", markdown(rows, right=(*_NAMES.values(), "MHz", "W", "mJ")), ""]
+    return [f"### {cell['title']}{of_run}", "", markdown(rows, right=(*_NAMES.values(), "MHz", "W", "mJ")), ""]
 
 
 def _runs(document: Mapping[str, Any]) -> list[str]:
@@ -224,9 +227,10 @@ def _runs(document: Mapping[str, Any]) -> list[str]:
     for number, run in enumerate(document["runs"]):
         machine, payload, ceilings = run["machine"], run["payload"], run["ceilings"]
         count = sum(cell["run"] == number for cell in document["cells"])
-        several = f"; it has {count} of the cells" if len(document["runs"]) > 1 else ""
+        several = len(document["runs"]) > 1
         lines += [
-            f"Measured on {machine['date']} by `{run['command']}`{several}:",
+            f"{f'Run {number + 1}, {count} of the cells, measured' if several else 'Measured'} on {machine['date']} by "
+            f"`{run['command']}`:",
             "",
             f"- One {machine['gpu']}, driver {machine['driver']}, CUDA {machine['cuda']}, torch {machine['torch']}.",
             f"- Payload `{payload['name']}`, commit `{payload['commit']}`, library `{payload['library_sha256'][:16]}`.",

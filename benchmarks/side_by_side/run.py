@@ -70,13 +70,11 @@ def measure(run: Run, out: Path) -> dict[str, Any]:
     processes = Processes() if run.apart else None
     try:
         with torch.cuda.device(device_of_arch(current_arch()).ordinal):
-            for place, cell in enumerate(cells):
-                if not place:
-                    document["runs"].append(_about(run, processes))
-                task = Task(cell, suite.states, run.seconds)
-                take: Take = partial(processes.take, task) if processes else Here(task).take
-                number = {"run": len(document["runs"]) - 1}
-                document["cells"].append(_cell(task, run.libraries, take) | number)
+            if cells:
+                document["runs"].append(_about(run, processes))
+            for cell in cells:
+                measured = _cell(Task(cell, suite.states, run.seconds), run.libraries, processes)
+                document["cells"].append(measured | {"run": len(document["runs"]) - 1})
                 _write(document, out)
     finally:
         if processes:
@@ -84,8 +82,9 @@ def measure(run: Run, out: Path) -> dict[str, Any]:
     return document
 
 
-def _cell(task: Task, libraries: Sequence[Library], take: Take) -> dict[str, Any]:
+def _cell(task: Task, libraries: Sequence[Library], processes: Processes | None) -> dict[str, Any]:
     cell = task.cell
+    take: Take = partial(processes.take, task) if processes else Here(task).take
     ours, *others = (library for library in libraries if library.has(cell.op))
     first, want = take(ours, None)
     turns = [first, *(take(library, want)[0] for library in others), take(ours, None)[0]]
@@ -108,7 +107,7 @@ def _about(run: Run, processes: Processes | None) -> dict[str, Any]:
         "machine": cuda.machine(),
         "payload": run_cuda.payload(current_arch()),
         "ceilings": ceilings,
-        "libraries": [processes.label(each) if processes else each.label for each in run.libraries],
+        "libraries": processes.labels(run.libraries) if processes else [each.label for each in run.libraries],
         "apart": run.apart,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -61,9 +62,10 @@ class Processes:
     def __init__(self) -> None:
         self._pools: dict[Library, ProcessPoolExecutor] = {}
 
-    def label(self, library: Library) -> str:
-        """The library's label, from its own process."""
-        return self._pool(library).submit(_label, library).result()
+    def labels(self, libraries: Iterable[Library]) -> list[str]:
+        """The label of each library, from its own process; all of the processes start together."""
+        futures = [self._pool(library).submit(_label, library) for library in libraries]
+        return [future.result() for future in futures]
 
     def take(self, task: Task, library: Library, want: torch.Tensor | None) -> tuple[Turn, torch.Tensor | None]:
         """A library's turn and a sample of its output, where ``want`` is a sample of ours."""
@@ -71,7 +73,8 @@ class Processes:
             return self._pool(library).submit(_take_alone, library, task, want).result()
         except BrokenProcessPool:
             del self._pools[library]
-            return {"library": self.label(library), "note": "its process ended"}, None
+            (label,) = self.labels([library])
+            return {"library": label, "note": "its process ended"}, None
 
     def close(self) -> None:
         """End the processes."""

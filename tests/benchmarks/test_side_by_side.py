@@ -155,7 +155,7 @@ def test_processes_have_the_same_tensors(measure: Any, monkeypatch: pytest.Monke
 
 def test_a_library_has_a_process_of_its_own() -> None:
     processes = turns.Processes()
-    assert processes.label(OURS) == "mla-kernels"
+    assert processes.labels([OURS]) == ["mla-kernels"]
     (pool,) = processes._pools.values()
     assert os.getpid() not in pool._processes
     processes.close()

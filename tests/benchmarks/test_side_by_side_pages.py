@@ -134,6 +134,15 @@ def test_a_run_without_upstream_has_no_headline_beside_one_that_has_it() -> None
     assert comparison.has_upstream(document(measured(FEW, **{UPSTREAM: 125.0}), measured(MANY, **{UPSTREAM: "no"})))
 
 
+def test_a_page_of_two_runs_says_which_run_each_cell_is_of() -> None:
+    both = document(measured(FEW, **{UPSTREAM: 125.0}), measured(MANY, **{UPSTREAM: 80.0}) | {"run": 1})
+    text = page_of(both | {"runs": both["runs"] * 2})
+    assert "Run 2, 1 of the cells, measured on 2026-01-31 by `python -m benchmarks.side_by_side`:" in text
+    assert "| run | heads | q_len |" in text
+    assert "| 2 | 128 | 2 | 128 |" in text
+    assert "Run 1" not in page_of(document(measured(FEW, **{UPSTREAM: 125.0})))
+
+
 def test_the_readme_takes_no_table_without_upstream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, readme = tmp_path / "x.json", tmp_path / "README.md"
     data.write_text(json.dumps(document(measured(FEW, **{VLLM: 125.0}))))
