@@ -57,7 +57,7 @@ def _draw(cells: Sequence[Mapping[str, Any]], path: Path, theme: str) -> Path:
         axes.xaxis.tick_top()
         axes.tick_params(length=0, labelsize=style.SIZE - 3)
         axes.spines[["left", "bottom"]].set_visible(False)
-        axes.set_xlabel(_ABOUT, loc="left")
+        drawn.supxlabel(_ABOUT, x=0.01, ha="left", fontsize=style.SIZE - 1, multialignment="left")
     return path
 
 
