@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any
 
 from benchmarks.pages.comparison import OURS, UPSTREAM, compared, has_upstream, of, others_of, ratios
@@ -13,6 +12,8 @@ from benchmarks.pages.markdown import markdown
 
 STATES = ("rested", "graph", "sustained")
 _NAMES = {"rested": "after a rest", "graph": "in a graph", "sustained": "sustained"}
+_TYPES = "_obf16_"
+"""What stands in a variant's name before its schedule."""
 _NO_HEADLINE = (
     f"**{UPSTREAM} was not in every run of this page.** What is fastest here is the fastest of the libraries that are "
     "listed, so the page has no summary."
@@ -138,9 +139,8 @@ def _every(document: Mapping[str, Any], state: str) -> list[str]:
     """A table of all libraries in one state, a cell in each row."""
     cells, names = document["cells"], differing(document["cells"])
     others = [name for name in others_of(cells) if any(of(cell, name, state) for cell in cells)]
-    variants = {cell["title"]: _variant(cell) for cell in cells}
-    words = (name.split("_")[:-1] for name in variants.values())
-    prefix = "_".join(same[0] for same in takewhile(lambda each: len(set(each)) == 1, zip(*words, strict=False)))
+    variants = {cell["title"]: _variant(cell).rpartition(_TYPES) for cell in cells}
+    before = dict.fromkeys(f"`{prefix}{_TYPES}`" for prefix, found, _ in variants.values() if found)
     rows = []
     for cell in cells:
         found, ours = compared(cell, state), of(cell, OURS, state)
@@ -153,7 +153,7 @@ def _every(document: Mapping[str, Any], state: str) -> list[str]:
             "fastest other": found.peer if found else "-",
             "over ours": str(found or "-"),
             "of ceiling": _of_ceiling(document, cell, mean),
-            "our variant": variants[cell["title"]].removeprefix(f"{prefix}_"),
+            "our variant": variants[cell["title"]][-1],
         })  # fmt: skip
     notes = dict.fromkeys(
         f"- {turn['library']}: {turn['note']}" for cell in cells for turn in cell["turns"] if "note" in turn
@@ -163,7 +163,7 @@ def _every(document: Mapping[str, Any], state: str) -> list[str]:
         f"### {_NAMES[state].capitalize()}",
         "",
         "`of ceiling` is the larger of bytes over the read rate and FLOP over the matrix product's rate, over our "
-        f"time; it names the larger. Names of variants follow `{prefix}_`.",
+        f"time; it names the larger. Names of variants follow {' or '.join(before)}.",
         "",
         markdown(rows, right=right),
         "",

@@ -28,7 +28,7 @@ def measured(cell: Cell, **times: float | str) -> dict[str, Any]:
             return {"library": library, "note": us}
         return {"library": library, "graph": {"us": us}, "rested": {"us": 2 * us}}
 
-    ours = turn("mla-kernels", 100.0) | {"variant": "sm90a_decode_qbf16_kvbf16_obf16_tma_compute"}
+    ours = turn("mla-kernels", 100.0) | {"variant": "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64"}
     turns = [ours, *(turn(library, us) for library, us in times.items()), ours]
     return {
         "op": cell.op, "title": cell.title, "problem": cell.problem.fields, **cell.problem.counts, "run": 0,
@@ -110,7 +110,8 @@ def test_a_page_has_a_summary_a_chart_and_every_library() -> None:
     assert "| batch: 128 | 1 | 0.800x | 0.800x | 1 | 0.80x (128 heads, batch 128, 8k tokens, 2 query tokens) |" in lines
     assert lines.index("## How it was measured") > next(i for i, line in enumerate(lines) if "light.svg" in line)
     assert f"| heads | q_len | batch | seq | mla-kernels | {UPSTREAM} | FA3 1 |" in text
-    assert f"| 16 | 1 | 1 | 1024 | 100.0 | 125.0 | 160.0 | {UPSTREAM} | **1.25x** | 0.00 read | compute |" in lines
+    assert f"| 16 | 1 | 1 | 1024 | 100.0 | 125.0 | 160.0 | {UPSTREAM} | **1.25x** | 0.00 read | tma_rows_m64 |" in lines
+    assert "Names of variants follow `sm90a_decode_qbf16_kvbf16_obf16_`." in text
     assert f"| 128 | 2 | 128 | 8192 | 200.0 | 160.0 | - | {UPSTREAM} | 0.80x |" in text
 
 
