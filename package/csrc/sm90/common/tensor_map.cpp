@@ -85,8 +85,9 @@ Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
 
 // Tensor cores read 16-bit boxes in place; threads read those of e4m3 and dequantize them.
 CUtensorMapSwizzle swizzle_of(const Traits& traits) {
-  if (traits.schedule == Schedule::swap_ab) return CU_TENSOR_MAP_SWIZZLE_64B;
-  return traits.kv == DType::e4m3 ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
+  if (traits.kv != DType::e4m3) return CU_TENSOR_MAP_SWIZZLE_128B;
+  return traits.schedule == Schedule::swap_ab ? CU_TENSOR_MAP_SWIZZLE_64B
+                                              : CU_TENSOR_MAP_SWIZZLE_NONE;
 }
 
 // The layers of a step, and the steps, ask for the same maps again and again. A map says what its

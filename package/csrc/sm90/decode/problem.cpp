@@ -76,9 +76,9 @@ Status check_problem(const Problem& p, const Traits& traits) {
                   text("multiples of ", kSwizzleRows, "; others take load gather"));
   }
   const int64_t rows = saturating_product({p.q_len, p.num_heads});
-  if (traits.schedule == Schedule::swap_ab && rows > kSwapAbRows) {
+  if (traits.schedule == Schedule::swap_ab && rows > swap_ab_rows(traits.kv)) {
     return refuse("q_len", text(p.q_len, " tokens of ", p.num_heads, " heads"),
-                  text("up to ", kSwapAbRows, " rows; more take schedule rows_m64"));
+                  text("up to ", swap_ab_rows(traits.kv), " rows; more take schedule rows_m64"));
   }
   return check_kv(p, traits);
 }
