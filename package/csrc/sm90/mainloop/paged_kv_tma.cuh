@@ -17,6 +17,7 @@ struct TokenBox {
 // the length of the request is, so the last ones may lie beyond its tokens.
 class FirstPages {
  public:
+  FirstPages() = default;
   // No request has more than `capacity` tokens.
   __device__ __forceinline__ FirstPages(const PagedKvView& kv, int32_t capacity, int32_t request,
                                         int32_t first_block) {

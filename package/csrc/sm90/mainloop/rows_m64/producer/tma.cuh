@@ -32,12 +32,15 @@ struct TmaProducer {
     const auto pages_from = [this](int32_t request, int32_t block) {
       return FirstPages(params.kv, params.capacity, min(request, params.shape.batch - 1), block);
     };
-    FirstPages pages = pages_from(first.request, first.block);
+    FirstPages pages;
+    // Where KV is dequantized, this warp also schedules, and lacks a register for it.
+    constexpr bool kAsksAhead = !Format::kDequantizes;
+    if constexpr (kAsksAhead) pages = pages_from(first.request, first.block);
     uint32_t tile = 0;
     WorkTile work;
     for (bool is_first = true; work_tiles.next(work); is_first = false) {
       if (work.first_block >= work.end_block) continue;
-      if (!is_first) pages = pages_from(work.request, work.first_block);
+      if (!kAsksAhead || !is_first) pages = pages_from(work.request, work.first_block);
       // Q needs no page, so that these are on their way meanwhile.
       if constexpr (!Format::kDequantizes) {
         QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(
