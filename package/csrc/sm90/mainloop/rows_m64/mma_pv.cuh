@@ -54,17 +54,18 @@ class MmaPv {
         if (i + 1 == blocks) read(shared_.final_scale[p.stage], final_scale);
         end_tile(p.stage);
       }
+      if (work.partial < 0) {
+        store_rows(work, final_scale, blocks > 0);
+        continue;
+      }
       Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, out_};
-      if (work.partial >= 0 && (Params::kIsSparse || params_.combines)) {
-        if (work.other_partial >= 0) {
-          epilogue.combine_two(work, final_scale);
-          return true;
-        }
-        epilogue.store_partial(work, final_scale);
-      } else if (work.partial >= 0) {
+      if (!Params::kIsSparse && !params_.combines) {
         epilogue.store_partial_rows(work, final_scale);
+      } else if (work.other_partial < 0) {
+        epilogue.store_partial(work, final_scale);
       } else {
-        store_rows(epilogue, work, final_scale, blocks > 0);
+        epilogue.combine_two(work, final_scale);
+        return true;
       }
     }
     return false;
@@ -123,17 +124,16 @@ class MmaPv {
   }
 
   // Stores the result through the memory of the last tile, if there is one, and releases it.
-  template <class Epilogue>
-  __device__ __forceinline__ void store_rows(const Epilogue& epilogue, const WorkTile& work,
-                                             const Rows& final_scale, bool has_tile) {
-    if (!has_tile) return epilogue.store_zeros(work);
+  __device__ __forceinline__ void store_rows(const WorkTile& work, const Rows& final_scale,
+                                             bool has_tile) {
+    const StoreRows<Format, Out, Accumulator, Params> store = {params_, shared_, out_};
+    if (!has_tile) return store.run_without_tokens(work);
     // All warps of the warpgroup have read the tile after this barrier.
-    cutlass::arch::NamedBarrier::sync(
-        kWarpgroup, kFirstPvBarrier + static_cast<uint32_t>(read_thread_index()) / kWarpgroup);
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstPvBarrier + side_of_thread());
     const auto half = [this](int i) {
       return reinterpret_cast<uint4*>(shared_.latent[latent_state<Format>(tile_ - 1, i).stage]);
     };
-    epilogue.store_rows(work, final_scale, {half(0), half(1)}, [this] {
+    store.run(work, final_scale, {half(0), half(1)}, [this] {
       cutlass::arch::fence_view_async_shared();
       __syncwarp();
       release<0>(tile_ - 1);
