@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int warp = threadIdx.x / kWarp - kConsumers * kWarps;
     if (warp == 0) {
       TmaProducer<Format, kRows, Params>{params, shared}.run(WorkTileProducerConsumer(
-          shared.work_tiles, TileScheduler<Params>(params, static_cast<int>(blockIdx.x))));
+          shared.work_tiles, TileScheduler<Params>(params, static_cast<int>(blockIdx.y))));
     } else if (warp <= kQueryWarps) {
       QueryProducer<Format, kRows, Params>{params, shared, warp - 1}.run();
     } else {
