@@ -8,6 +8,10 @@
 
 namespace mla::sm90::rows_m64 {
 
+// A tile's P is published in parts, each of so many tokens, that the output need not wait for all.
+inline constexpr int kPParts = 2;
+static_assert(kPParts > 1);
+
 inline constexpr int kHalf = kLatent / 2;  // columns of the output that a warpgroup computes
 inline constexpr int kHalfChunks = kHalf / kChunk;
 inline constexpr int kChunkElements = kTileTokens * kChunk;
