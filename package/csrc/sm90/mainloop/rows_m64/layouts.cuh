@@ -3,6 +3,7 @@
 
 #include <cute/tensor.hpp>
 
+#include "sm90/common/special_registers.cuh"
 #include "sm90/common/tile.h"
 #include "sm90/common/warp.cuh"
 
@@ -58,6 +59,15 @@ __device__ __forceinline__ int accumulator_row(int first_row, int thread) {
 // The row of a tile that is a thread's i-th.
 __device__ __forceinline__ int tile_row(int i) {
   return accumulator_row(0, threadIdx.x % kWarpgroup) + i * 8;
+}
+
+// The columns of each half that a warpgroup computes. The compiler refuses an instruction with more
+// sums than the registers that a thread of four warpgroups starts with, so no more than 128.
+inline constexpr int kPvColumns = 128;
+
+// Which of the two warpgroups of the output the thread is in.
+__device__ __forceinline__ int side_of_thread() {
+  return static_cast<uint32_t>(read_thread_index()) / kWarpgroup;
 }
 
 }  // namespace mla::sm90::rows_m64
