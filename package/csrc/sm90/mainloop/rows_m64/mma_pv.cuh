@@ -41,15 +41,20 @@ class MmaPv {
       const bool keeps_last = work.partial < 0;
       for (int i = 0; i < blocks; ++i) {
         const PipelineState<kPStages> p(p_count_);
-        shared_.p_full[p.stage].wait(p.phase);
-        // The fence stands here and not before P's arrival, since the logits are the longer way.
-        cutlass::arch::fence_view_async_shared();
-        rescale(p.stage);
         const bool releases = i + 1 < blocks || !keeps_last;
-        multiply<0>(p.stage);
+#pragma unroll
+        for (int part = 0; part < kPParts; ++part) {
+          shared_.p_full[p.stage][part].wait(p.phase);
+          // The warp's flag is on its way while the fence waits.
+          const bool rescales = part == 0 && shared_.rescales[p.stage][thread_ / kWarp] != 0;
+          // The fence stands here and not before P's arrival, since the logits are the longer way.
+          cutlass::arch::fence_view_async_shared();
+          if (part == 0 && __any_sync(~0u, rescales)) rescale(p.stage);
+          multiply<0>(p.stage, part, part + 1);
+        }
         if (releases) release<0>(tile_);
         if (i + 1 < blocks) let_logits_go_first();
-        multiply<1>(p.stage);
+        multiply<1>(p.stage, 0, kPParts);
         if (releases) release<1>(tile_);
         if (i + 1 == blocks) read(shared_.final_scale[p.stage], final_scale);
         end_tile(p.stage);
@@ -78,7 +83,6 @@ class MmaPv {
   }
 
   __device__ __forceinline__ void rescale(int stage) {
-    if (shared_.rescales[stage][thread_ / kWarp] == 0) return;
     Rows factor;
     read(shared_.rescale[stage], factor);
 #pragma unroll
@@ -97,8 +101,9 @@ class MmaPv {
     shared_.logits_done[p.stage].wait(p.phase);
   }
 
+  // Multiplies parts of P with a half of the columns.
   template <int kHalfOfColumns>
-  __device__ __forceinline__ void multiply(int p_stage) {
+  __device__ __forceinline__ void multiply(int p_stage, int first_part, int end_part) {
     using namespace cute;
     Mma mma;
     const Tensor p = mma.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.p[p_stage]));
@@ -106,10 +111,11 @@ class MmaPv {
     const Tensor v = mma.get_slice(thread_).partition_fragment_B(
         make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kAtomElements),
                     ValueLayout<Element, kPvColumns>{}));
+    constexpr int kSteps = size<2>(p) / kPParts;  // of the tensor cores, in a part
     warpgroup_fence_operand(out_[kHalfOfColumns]);
     warpgroup_arrive();
 #pragma unroll
-    for (int i = 0; i < size<2>(p); ++i) {
+    for (int i = first_part * kSteps; i < end_part * kSteps; ++i) {
       gemm(mma, p(_, _, i), v(_, _, i), out_[kHalfOfColumns]);
     }
     warpgroup_commit_batch();

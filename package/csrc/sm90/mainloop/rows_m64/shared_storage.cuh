@@ -46,7 +46,7 @@ struct SharedStorage {
   TransactionBarrier latent_full[kLatentStages];
   TransactionBarrier rope_full[kRopeStages];
   Barrier logits_done[kPStages];
-  Barrier p_full[kPStages];
+  Barrier p_full[kPStages][kPParts];
   Barrier latent_empty[kLatentStages];
   Barrier rope_empty[kRopeStages];
   Barrier p_empty[kPStages];
@@ -65,7 +65,9 @@ struct SharedStorage {
     for (auto& barrier : latent_full) barrier.init(Producer::kLatentArrivals);
     for (auto& barrier : rope_full) barrier.init(Producer::kRopeArrivals);
     for (auto& barrier : logits_done) barrier.init(kWarps);
-    for (auto& barrier : p_full) barrier.init(kWarpgroup / 4);
+    for (auto& parts : p_full) {
+      for (auto& barrier : parts) barrier.init(kWarpgroup / 4);
+    }
     for (auto& barrier : latent_empty) barrier.init(2 * Producer::kBlocks * kWarps);
     for (auto& barrier : rope_empty) barrier.init(Producer::kBlocks * kWarps);
     for (auto& barrier : p_empty) barrier.init(2 * kWarpgroup);
