@@ -19,7 +19,6 @@ from mla_kernels.errors import ValueRangeError
 
 from benchmarks.ops import sparse_problems
 from benchmarks.pages import bars, page, roofline
-from benchmarks.peers import figures
 
 _SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
     "decode": ((16, 128), (1,), (8,), (4096,)),
@@ -36,17 +35,17 @@ _CPU_DTYPES, _CPU_REPEATS = ("bf16", "fp32"), 15
 _CUDA_DTYPES = {"decode": ("bf16",), "sparse_decode": ("bf16:fp8_ds_mla",), "sparse_prefill": ("bf16",)}
 _CUDA_REPEATS = 7
 _TOPK, _PAGE_SIZE = (2048,), (64,)
-_ONLY_CUDA = ("peers", "measured", "markdown", "topk")
+_ONLY_CUDA = ("measured", "markdown", "topk")
 _CELLS = ("suite", *SHAPE, "topk", "page_size", "dtypes", "lengths")
 _UNUSED = {
     "decode": ("topk",),
     "sparse_decode": ("lengths",),
     "sparse_prefill": ("lengths", "page_size"),
-    "caches": (*_CELLS, "peers", "plot"),
+    "caches": (*_CELLS, "plot"),
     "overhead": (),
 }
 """Options that an op has no use for on CUDA."""
-_MEASURES = ("arch", *_CELLS, "repeats", "peers")
+_MEASURES = ("arch", *_CELLS, "repeats")
 """The options that say what is measured, as the page repeats them."""
 
 
@@ -66,7 +65,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, help="by default 15 on a CPU, 7 replays on CUDA")
     parser.add_argument("--plot", metavar="SVG", help="draw the table into an SVG or PNG file; on CUDA the roofline")
     parser.add_argument("--markdown", metavar="FILE", help="write a page, and the JSON in data/ beside it, on CUDA")
-    parser.add_argument("--peers", metavar="FILE", help="figures of peers from another run, labelled as such, on CUDA")
     parser.add_argument(
         "--measured", metavar="JSON", help="show what was measured on CUDA before, instead of measuring"
     )
@@ -129,10 +127,7 @@ def _cpu(options: argparse.Namespace) -> list[tables.Row]:
 def _cuda(options: argparse.Namespace) -> int:
     refuse(options, ("threads", "noop"), "nothing here: it is not for CUDA")
     refuse(options, _UNUSED[options.op], f"nothing here: --op {options.op} has no use for it")
-    others = figures.load(options.peers) if options.peers else None
     document = _read(options.measured) if options.measured else _measure(options)
-    if others:
-        document = figures.joined(document, others)
     if options.markdown:
         _write(document, Path(options.markdown), options.plot)
     if options.plot:

@@ -11,7 +11,6 @@ from mla_kernels.kernels.base import Kernel
 
 from benchmarks.ops import run_cuda
 from benchmarks.ops.run_cuda import Bench
-from benchmarks.peers import adapters
 
 METHOD = {
     "us": "A CUDA graph of one launch, merge included, for each of several problems, over the number of problems; the "
@@ -22,7 +21,6 @@ METHOD = {
     "TFLOP/s": "Two for each multiplication, every new token with every key.",
     "TB/s": "KV once, Q and the output.",
     "of ceiling": "The larger of bytes over the read rate and FLOP over the matrix product's rate, over `us`.",
-    "x peer": "The time of the fastest peer over ours.",
 }
 
 
@@ -49,5 +47,4 @@ def times(bench: Bench, kernel: Kernel, tensors: Tensors) -> Mapping[str, float 
 
 OP = run_cuda.Op(
     "decode", METHOD, times, Tensors, run_cuda.of_attention, run_cuda.OF_ATTENTION,
-    peers=lambda: adapters.PEERS,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A table of one op on CUDA: every cell against what the device can do, and beside other kernels."""
+"""A table of one op on CUDA: every cell against what the device can do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.manifest import library_name, sha256
 
 from benchmarks.ops import cuda
-from benchmarks.peers import adapters
 
 REPLAYED = (
     "A CUDA graph of one launch for each of several problems, over the number of problems; the median of its replays, "
@@ -66,8 +65,6 @@ class Op:
         What a time means for a cell, from the cell, the time and the ceilings.
     ceilings : tuple[str, ...]
         Those that the same run measures.
-    peers : Callable or None
-        Gives the peers; None where there are no others to compare with.
     """
 
     name: str
@@ -76,7 +73,6 @@ class Op:
     tensors: Callable[[Any, torch.device, int], Any]
     rates: Callable[[Any, float | None, Mapping[str, float]], Row]
     ceilings: tuple[str, ...]
-    peers: Callable[[], Sequence[adapters.Peer]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +104,12 @@ class Bench:
 
 
 def measure(op: Op, cells: Sequence[Cell], arch: str, repeats: int, progress: Progress[Any]) -> dict[str, Any]:
-    """Measure every cell, and in the same run the ceilings and every peer that can be imported.
+    """Measure every cell, and the ceilings in the same run.
 
     Returns
     -------
     dict
-        ``machine``, ``payload``, ``ceilings``, ``method``, ``repeats``, ``variants``, ``peers`` that are not installed,
-        and ``rows``, one a cell.
+        ``machine``, ``payload``, ``ceilings``, ``method``, ``repeats``, ``variants``, and ``rows``, one a cell.
 
     Raises
     ------
@@ -127,8 +122,7 @@ def measure(op: Op, cells: Sequence[Cell], arch: str, repeats: int, progress: Pr
         ceilings = {name: known[name](repeats) / 1e12 for name in op.ceilings}
         machine = cuda.machine()  # at the clock of the last ceiling
         bench = Bench(arch, device, repeats, ceilings)
-        others = op.peers() if op.peers else ()
-        rows = [_row(op, bench, cell, others) for cell in progress(cells, op.name)]
+        rows = [_row(op, bench, cell) for cell in progress(cells, op.name)]
     found = (row["variant"] for row in rows if row["variant"] != NO_VARIANT)
     return {
         "op": op.name,
@@ -139,7 +133,6 @@ def measure(op: Op, cells: Sequence[Cell], arch: str, repeats: int, progress: Pr
         "method": op.method,
         "repeats": repeats,
         "ceilings": ceilings,
-        "not installed": [peer.name for peer in others if not peer.installed],
         "rows": rows,
     }
 
@@ -166,12 +159,10 @@ def payload(arch: str) -> dict[str, object]:
     }
 
 
-def _row(op: Op, bench: Bench, cell: Cell, others: Sequence[adapters.Peer]) -> Row:
+def _row(op: Op, bench: Bench, cell: Cell) -> Row:
     """One cell; what goes wrong in it is a note, so that the others are measured."""
     columns = [name for name in op.method if name.endswith("us")]
     row: Row = {**cell.fields, **cell.counts, "variant": NO_VARIANT, **dict.fromkeys(columns)}
-    if op.peers:
-        row["peers"] = []
     try:
         torch.cuda.empty_cache()
         number = count(cell.input_bytes)
@@ -184,10 +175,6 @@ def _row(op: Op, bench: Bench, cell: Cell, others: Sequence[adapters.Peer]) -> R
         else:
             row["variant"] = kernel.variant.name
             row |= op.times(bench, kernel, tensors)
-        if op.peers:
-            time = partial(timing.replayed, repeats=bench.repeats)
-            compare = row["us"] is not None
-            row["peers"] = [adapters.measured(peer, tensors, time, compare) for peer in others if peer.installed]
     except (MlaError, RuntimeError) as error:
         row["note"] = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
     return row | op.rates(cell, row["us"], bench.ceilings)

@@ -13,13 +13,11 @@ from mla_kernels.kernels.base import Kernel
 from benchmarks.ops import run_cuda
 from benchmarks.ops.run_cuda import Bench
 from benchmarks.ops.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors
-from benchmarks.peers import adapters
 
 _METHOD = {
     "us": f"{run_cuda.REPLAYED} A token's selection is random and all present; merging is included.",
     "TFLOP/s": "Two for each multiplication, every new token with every key that it selects.",
     "of ceiling": "The larger of bytes over the read rate and FLOP over the matrix product's rate, over `us`.",
-    "x peer": "The time of the fastest peer over ours.",
 }
 DECODE_METHOD = {
     "us": _METHOD["us"],
@@ -27,7 +25,6 @@ DECODE_METHOD = {
     "TFLOP/s": _METHOD["TFLOP/s"],
     "TB/s": "The selected rows, each as often as it is selected, indices, Q and the output.",
     "of ceiling": _METHOD["of ceiling"],
-    "x peer": _METHOD["x peer"],
 }
 PREFILL_METHOD = {
     "us": _METHOD["us"],
@@ -35,7 +32,6 @@ PREFILL_METHOD = {
     "TFLOP/s": _METHOD["TFLOP/s"],
     "TB/s": "KV once, indices, Q and the output.",
     "of ceiling": _METHOD["of ceiling"],
-    "x peer": _METHOD["x peer"],
 }
 
 
@@ -90,9 +86,7 @@ def _times(
 
 DECODE = run_cuda.Op(
     "sparse_decode", DECODE_METHOD, decode_times, SparseDecodeTensors, run_cuda.of_attention, run_cuda.OF_ATTENTION,
-    peers=lambda: adapters.SPARSE_DECODE_PEERS,
 )  # fmt: skip
 PREFILL = run_cuda.Op(
     "sparse_prefill", PREFILL_METHOD, prefill_times, SparsePrefillTensors, run_cuda.of_attention, run_cuda.OF_ATTENTION,
-    peers=lambda: adapters.SPARSE_PREFILL_PEERS,
 )  # fmt: skip

@@ -8,8 +8,6 @@ from typing import Any
 
 from mla_kernels.diagnostics.tables import Row
 
-from benchmarks.peers.figures import SAME_RUN, best, label, ratio
-
 _TITLES = {
     "decode": "Dense decode",
     "sparse_decode": "Sparse decode",
@@ -21,12 +19,12 @@ _SAME = ("q", "kv", "topk", "page_size", "lengths")
 _COSTS = ("tokens", "FLOP", "bytes")
 _FORMATS = {
     "us": ",.1f", "with plan us": ",.1f", "call us": ".1f", "TFLOP/s": ".0f", "TB/s": ".2f", "of ceiling": ".2f",
-    "best peer us": ",.1f", "x peer": ".2f", "seq": ",", "rows": ",",
+    "seq": ",", "rows": ",",
 }  # fmt: skip
 
 
 def summary(document: Mapping[str, Any]) -> list[Row]:
-    """The rows of the table: what tells cells apart, the times, the best peer, and the variant or why there is none."""
+    """The rows of the table: what tells cells apart, the times, and the variant or why there is none."""
     rows = [_summary(row, document["method"]) for row in document["rows"]]
     return _without(rows, _same(rows, _SAME))
 
@@ -37,7 +35,7 @@ def page(document: Mapping[str, Any], *, data: str, picture: str | None) -> str:
     Parameters
     ----------
     document : Mapping
-        What ``run_cuda.measure`` returned, with the ``command`` that did, and table figures where there are some.
+        What ``run_cuda.measure`` returned, with the ``command`` that did.
     data, picture : str
         Where the page finds the measurement as JSON, and its roofline.
     """
@@ -53,7 +51,6 @@ def page(document: Mapping[str, Any], *, data: str, picture: str | None) -> str:
         f"- {_payload(document)}",
         *([f"- In all cells: {', '.join(f'{name} `{value}`' for name, value in same.items())}."] if same else []),
         f"- {_ceilings(document['ceilings'])}",
-        *(f"- {line}" for line in _peers(document)),
         "",
         *([f"![roofline]({picture})", ""] if picture else []),
         *_table(_without(rows, same)),
@@ -69,9 +66,6 @@ def _summary(row: Row, columns: Iterable[str]) -> Row:
     """What stands before the costs tells cells apart; the ``columns`` are those that the method explains."""
     cell = takewhile(lambda name: name not in _COSTS, row)
     shown = {name: row[name] for name in (*cell, *(name for name in columns if name in row))}
-    if "peers" in row:
-        peer = best(row)
-        shown |= {"best peer us": peer and peer["us"], "best peer": peer and label(peer), "x peer": ratio(row)}
     return shown | {"variant": row.get("note") or row["variant"]}
 
 
@@ -107,22 +101,6 @@ def _payload(document: Mapping[str, Any]) -> str:
     commit = f"commit `{payload['commit']}`" if payload["commit"] else "no commit"
     library = f"library sha256 `{payload['library_sha256'][:16]}`"
     return f"Payload `{payload['name']}` {payload['version']}, {commit}, {library}."
-
-
-def _peers(document: Mapping[str, Any]) -> list[str]:
-    if "peers" not in document["rows"][0]:
-        return []
-    own = [peer for row in document["rows"] for peer in row["peers"] if peer["source"] == SAME_RUN]
-    measured = dict.fromkeys(f"{peer['name']} {peer['version']}" for peer in own if peer["us"] is not None)
-    notes = dict.fromkeys(f"{peer['name']}: {peer['note']}" for peer in own if peer["us"] is None)
-    lines = [f"Peers of the same run: {', '.join(measured) or 'none'}."]
-    lines += [f"Peer without a time in some cells: {note}" for note in notes]
-    if document["not installed"]:
-        lines.append(f"Peers not installed: {', '.join(document['not installed'])}.")
-    if about := document.get("table figures"):
-        versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-        lines.append(f"Table figures are **not of this run**: {about['machine']}; {about['method']}; {versions}.")
-    return lines
 
 
 def _table(rows: Sequence[Row]) -> list[str]:

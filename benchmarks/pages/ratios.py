@@ -1,4 +1,4 @@
-"""The chart of ratios to the fastest peer, in a light and a dark version."""
+"""The chart of a few cells: bars of the ratios to the fastest other, in a light and a dark version."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import style
-from benchmarks.pages.side_by_side import ratios
+from benchmarks.pages.comparison import compared, ratios
 
-_THEMES = {
+THEMES = {
     "light": {"ink": "#1f2328", "ahead": "#1a7f37", "behind": "#bc4c00"},
     "dark": {"ink": "#f0f6fc", "ahead": "#3fb950", "behind": "#db6d28"},
 }
@@ -21,13 +21,14 @@ _BARS, _COLUMNS = 0.66, (0.8, 1.0)
 
 def draw(document: Mapping[str, Any], stem: Path) -> tuple[Path, Path]:
     """Draw ``<stem>_light.svg`` and ``<stem>_dark.svg``: a bar for the graph, a mark for sustained load."""
-    light, dark = (_draw(document, stem.with_name(f"{stem.name}_{theme}.svg"), theme) for theme in _THEMES)
+    light, dark = (_draw(document, stem.with_name(f"{stem.name}_{theme}.svg"), theme) for theme in THEMES)
     return light, dark
 
 
 def _draw(document: Mapping[str, Any], path: Path, theme: str) -> Path:
-    colours, cells = _THEMES[theme], document["cells"]
-    graph, sustained = ratios(document, "graph"), ratios(document, "sustained")
+    colours = THEMES[theme]
+    cells = [cell for cell in document["cells"] if compared(cell, "graph") and compared(cell, "sustained")]
+    graph, sustained = ratios(cells, "graph"), ratios(cells, "sustained")
     low, high = min(*graph, *sustained, 0.95), max(*graph, *sustained, 1.05)
     span = high - low
     columns = dict(zip(_COLUMNS, ("\N{BLACK RECTANGLE} graph", "\N{BLACK DIAMOND} sustained"), strict=True))

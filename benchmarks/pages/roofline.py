@@ -9,7 +9,6 @@ from typing import Any
 from mla_kernels.diagnostics.tables import require
 
 from benchmarks.pages import style
-from benchmarks.peers.figures import SAME_RUN, TABLE, best
 
 _HEIGHT = 5.2
 _GAP = 0.13
@@ -19,7 +18,7 @@ _SAME = 0.04
 
 
 def draw(document: Mapping[str, Any], path: str) -> None:
-    """Draw a measurement into an SVG or PNG file: ours, and the best peer of each cell.
+    """Draw a measurement into an SVG or PNG file.
 
     Raises
     ------
@@ -39,12 +38,6 @@ def draw(document: Mapping[str, Any], path: str) -> None:
         figure.suptitle(f"{what}\n{ceilings}", fontsize=style.SIZE)
         axes.plot([left, ridge, right], [left * read, gemm, gemm], color=style.INK)
         _points(axes, [(row["FLOP/byte"], row["TFLOP/s"]) for row in rows], "mla-kernels", "o", style.OURS)
-        fastest = [(row, peer) for row in rows if (peer := best(row))]
-        for source, label, marker in ((SAME_RUN, "best peer", "x"), (TABLE, "best peer, another run", "+")):
-            points = [
-                (row["FLOP/byte"], row["FLOP"] / peer["us"] / 1e6) for row, peer in fastest if peer["source"] == source
-            ]
-            _points(axes, points, label, marker, style.PEER)
         lowest = min([left * read, *(row["TFLOP/s"] for row in rows)])
         axes.set_xlim(left, right)
         axes.set_ylim(lowest / 5, gemm * 2)

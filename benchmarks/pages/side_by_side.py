@@ -1,59 +1,23 @@
-"""What ``benchmarks.side_by_side`` measured, as rows of ratios, as a table for the README, and as a page."""
+"""What ``benchmarks.side_by_side`` measured, as a table for the README, and as the page of a suite."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.pages.comparison import OURS, UPSTREAM, compared, has_upstream, of, others_of, ratios
+from benchmarks.pages.grid import differing
 from benchmarks.pages.markdown import markdown
 
-OURS = "mla-kernels"
 STATES = ("rested", "graph", "sustained")
 _NAMES = {"rested": "after a rest", "graph": "in a graph", "sustained": "sustained"}
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A quantity of our launch, and of the other library that has the least of it, in one cell and one state.
-
-    Attributes
-    ----------
-    ours, least : float
-        Microseconds or millijoules a launch; ours is the mean of the first and the last turn.
-    peer : str
-        The other library that has the least.
-    drift : float
-        The difference of our two turns over their mean.
-    """
-
-    ours: float
-    peer: str
-    least: float
-    drift: float
-
-    @property
-    def ratio(self) -> float:
-        """The peer's quantity over ours: above 1 ours is better."""
-        return self.least / self.ours
-
-    def __str__(self) -> str:
-        """Return the ratio, in bold where ours is better by more than the drift."""
-        text = f"{self.ratio:.2f}x"
-        return f"**{text}**" if self.ratio - 1 > self.drift and text != "1.00x" else text
-
-
-def compared(cell: Mapping[str, Any], state: str, quantity: str = "us") -> Comparison | None:
-    """Ours against the best of the others in one state of a cell; None where the quantity was not read."""
-    turns = [(turn["library"], turn[state].get(quantity)) for turn in cell["turns"] if state in turn]
-    ours = [float(value) for name, value in turns if name == OURS and value]
-    others = {name: float(value) for name, value in turns if name != OURS and value}
-    if not ours or not others:
-        return None
-    peer = min(others, key=others.__getitem__)
-    mean = statistics.mean(ours)
-    return Comparison(mean, peer, others[peer], (max(ours) - min(ours)) / mean)
+_TYPES = "_obf16_"
+"""What stands in a variant's name before its schedule."""
+_NO_HEADLINE = (
+    f"**{UPSTREAM} was not in every run of this page.** What is fastest here is the fastest of the libraries that are "
+    "listed, so the page has no summary."
+)
 
 
 def table(document: Mapping[str, Any]) -> str:
@@ -61,7 +25,8 @@ def table(document: Mapping[str, Any]) -> str:
     rows = []
     for cell in document["cells"]:
         graph = compared(cell, "graph")
-        assert graph is not None
+        if graph is None:
+            continue
         rows.append({
             "": cell["title"],
             "ours in a graph, us": f"{graph.ours:,.0f}",
@@ -74,79 +39,207 @@ def table(document: Mapping[str, Any]) -> str:
     return markdown(rows, right=("ours in a graph, us", *_NAMES.values(), "energy"))
 
 
-def page(document: Mapping[str, Any], *, data: str, pictures: tuple[str, str]) -> str:
-    """The page of the measurement: the picture, every library in every cell, the machine and the method."""
-    light, dark = pictures
-    alt = "Time of the fastest other library over ours"
+def sustains(document: Mapping[str, Any]) -> bool:
+    """Whether the cells were measured under load too."""
+    return any(of(cell, OURS, "sustained") for cell in document["cells"])
+
+
+def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[str, str] | None) -> str:
+    """The page of a suite: the summary, the picture, every library in every cell, the machines and the method."""
+    heading, cells = f"# {title}: {document['runs'][0]['machine']['gpu']}", document["cells"]
+    loaded = "; MHz, W and mJ are of the sustained state" if sustains(document) else ""
+    apart = any(run.get("apart") for run in document["runs"])
+    where = "on tensors of the same seeds, in a process of its own" if apart else "on the same tensors, in one process"
     lines = [
-        f"# Side by side: {document['runs'][0]['machine']['gpu']}",
+        heading,
         "",
-        "Every library ran on the same tensors, in one process and by one method. A ratio above 1 means that ours is "
-        "faster than the fastest of the others.",
+        f"Every library ran {where} and by one method. A ratio above 1 means that ours is faster than the fastest of "
+        "the others.",
         "",
-        f"![{alt}]({light}#only-light)",
-        f"![{alt}]({dark}#only-dark)",
-        "",
-        table(document),
-        "",
+        *(_headline(document, pictures) if has_upstream(document) else [_NO_HEADLINE, ""]),
         "## How it was measured",
         "",
-        *(f"- **{_NAMES[state]}**: {document['method'][state]}" for state in STATES),
-        "- **energy**: Joules of a sustained launch: those of the library that needs the fewest, over ours.",
-        "- Each column compares with the library that is best in that column. A ratio is bold where ours is better by "
-        "more than the difference of our own two turns.",
-        "- Plans are made before, by every library: no time has planning in it. Pages have 64 tokens.",
-        "- The output of every library is compared with ours first; a library whose output differs by more than 2 % of "
-        "its norm is not timed.",
-        "- Ours is measured first and last in each cell; the ratios take the mean of the two.",
+        *_method(document, apart),
         "",
         *_runs(document),
         "",
         "## Every library in every cell",
         "",
-        f"Times are microseconds a launch; MHz and mJ are of the sustained state. "
-        f"The data: [{data.rpartition('/')[2]}]({data}).",
+        f"Times are microseconds a launch{loaded}. The data: [{data.rpartition('/')[2]}]({data}).",
         "",
-        *(line for cell in document["cells"] for line in _cell(cell)),
     ]
+    if sustains(document):
+        lines += [line for cell in cells for line in _cell(document, cell)]
+    else:
+        lines += [line for state in ("graph", "rested") for line in _every(document, state)]
+        lines += _pages(cells)
     return "\n".join(lines) + "\n"
 
 
-def _cell(cell: Mapping[str, Any]) -> list[str]:
+def _headline(document: Mapping[str, Any], pictures: tuple[str, str] | None) -> list[str]:
+    alt = "Time of the fastest other library over ours"
+    shown = zip(pictures, ("light", "dark"), strict=True) if pictures else ()
+    drawn = [f"![{alt}]({picture}#only-{theme})" for picture, theme in shown]
+    if sustains(document):
+        return [*drawn, "", table(document), ""]
+    return [_summary(document["cells"]), "", *drawn, ""]
+
+
+def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Geometric means of all cells and of groups, how many are below 1, and the worst."""
+    groups = {"all cells": list(cells)}
+    for name, words in (("heads", "heads: {}"), ("q_len", "query tokens: {}"), ("batch", "batch: {}")):
+        values = sorted({cell["problem"][name] for cell in cells})
+        if len(values) > 1:
+            groups |= {words.format(value): [c for c in cells if c["problem"][name] == value] for value in values}
+    rows = []
+    for name, group in groups.items():
+        found = {cell["title"]: each.ratio for cell in group if (each := compared(cell, "graph"))}
+        rested = ratios(group, "rested")
+        if not found:
+            continue
+        worst = min(found, key=found.__getitem__)
+        rows.append({
+            "fastest other over ours": name,
+            "cells": len(found),
+            "geomean in a graph": f"{statistics.geometric_mean(found.values()):.3f}x",
+            "geomean after a rest": f"{statistics.geometric_mean(rested):.3f}x" if rested else "-",
+            "below 1.00 in a graph": sum(ratio < 1 for ratio in found.values()),
+            "worst in a graph": f"{found[worst]:.2f}x ({worst.removeprefix('Dense decode, ')})",
+        })  # fmt: skip
+    right = ("cells", "geomean in a graph", "geomean after a rest", "below 1.00 in a graph")
+    return markdown(rows, right=right)
+
+
+def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
+    lines = [f"- **{_NAMES[state]}**: {text}" for state, text in document["method"].items()]
+    if sustains(document):
+        lines.append(
+            "- **energy**: Joules of a sustained launch: those of the library that needs the fewest, over ours."
+        )
+    lines += [
+        "- Each column compares with the library that is best in that column. A ratio is bold where ours is better by "
+        "more than the difference of our own two turns.",
+        "- Plans are made before, by every library: no time has planning in it. Pages have 64 tokens"
+        + (" where nothing else is said." if "page_size" in differing(document["cells"]) else "."),
+        f"- {'A sample of the' if apart else 'The'} output of every library is compared with ours first; a library "
+        "whose output differs by more than 2 % of its norm is not timed.",
+        "- Ours is measured first and last in each cell; the ratios take the mean of the two.",
+    ]
+    if products := document.get("products"):
+        lines.append(
+            f"- A library marked **(product)** was not in this run: its time is its ratio to {UPSTREAM} in another "
+            f"run, times what {UPSTREAM} took in this one. The other run: {products['machine']}, {products['date']}; "
+            f"{products['method']} It has only this time, in a graph."
+        )
+    return lines
+
+
+def _every(document: Mapping[str, Any], state: str) -> list[str]:
+    """A table of all libraries in one state, a cell in each row."""
+    cells, names = document["cells"], differing(document["cells"])
+    others = [name for name in others_of(cells) if any(of(cell, name, state) for cell in cells)]
+    variants = {cell["title"]: _variant(cell).rpartition(_TYPES) for cell in cells}
+    before = dict.fromkeys(f"`{prefix}{_TYPES}`" for prefix, found, _ in variants.values() if found)
+    rows = []
+    for cell in cells:
+        found, ours = compared(cell, state), of(cell, OURS, state)
+        mean = statistics.mean(ours) if ours else None
+        rows.append({
+            **({"run": cell["run"] + 1} if len(document["runs"]) > 1 else {}),
+            **{name: cell["problem"][name] for name in names},
+            OURS: _number(mean),
+            **{name: _number(next(iter(of(cell, name, state)), None)) for name in others},
+            "fastest other": found.peer if found else "-",
+            "over ours": str(found or "-"),
+            "of ceiling": _of_ceiling(document, cell, mean),
+            "our variant": variants[cell["title"]][-1],
+        })  # fmt: skip
+    notes = dict.fromkeys(
+        f"- {turn['library']}: {turn['note']}" for cell in cells for turn in cell["turns"] if "note" in turn
+    )
+    right = (*names, OURS, *others, "over ours")
+    return [
+        f"### {_NAMES[state].capitalize()}",
+        "",
+        "`of ceiling` is the larger of bytes over the read rate and FLOP over the matrix product's rate, over our "
+        f"time; it names the larger. Names of variants follow {' or '.join(before)}.",
+        "",
+        markdown(rows, right=right),
+        "",
+        *(["Without a time in some cells:", "", *notes, ""] if notes else []),
+    ]
+
+
+def _variant(cell: Mapping[str, Any]) -> str:
+    return str(next((turn["variant"] for turn in cell["turns"] if "variant" in turn), "-"))
+
+
+def _of_ceiling(document: Mapping[str, Any], cell: Mapping[str, Any], us: float | None) -> str:
+    if us is None:
+        return "-"
+    ceilings = document["runs"][cell["run"]]["ceilings"]
+    read = cell["bytes"] / ceilings["read TB/s"] / 1e6 / us
+    product = cell["FLOP"] / ceilings["GEMM TFLOP/s"] / 1e6 / us
+    return f"{read:.2f} read" if read > product else f"{product:.2f} product"
+
+
+def _pages(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Our time with other pages over that with pages of 64, where a suite has both."""
+    by_rest: dict[tuple[Any, ...], dict[int, float]] = {}
+    for cell in cells:
+        rest = tuple(value for name, value in cell["problem"].items() if name != "page_size")
+        if ours := of(cell, OURS, "graph"):
+            by_rest.setdefault(rest, {})[cell["problem"]["page_size"]] = statistics.mean(ours)
+    names = [name for name in (cells[0]["problem"] if cells else ()) if name != "page_size"]
+    shown = [name for name in names if name in differing(cells)]
+    rows = [
+        {
+            **{name: value for name, value in zip(names, rest, strict=True) if name in shown},
+            **{f"page {size}": f"{us:,.1f} ({us / times[64]:.2f})" for size, us in sorted(times.items())},
+        }
+        for rest, times in by_rest.items()
+        if len(times) > 1 and 64 in times
+    ]
+    about = "Our microseconds in a graph, and in brackets over those with pages of 64 tokens."
+    return ["### Page sizes", "", about, "", markdown(rows, right=shown), ""] if rows else []
+
+
+def _cell(document: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
+    of_run = f" (run {cell['run'] + 1})" if len(document["runs"]) > 1 else ""
     noted = any("note" in turn for turn in cell["turns"])
     rows = [
         {
             "library": turn["library"],
             **{_NAMES[state]: _number(turn.get(state, {}).get("us")) for state in STATES},
             "MHz": _number(turn.get("sustained", {}).get("mhz"), 0),
+            "W": _number(turn.get("sustained", {}).get("watts"), 0),
             "mJ": _number(turn.get("sustained", {}).get("mj")),
             **({"note": turn.get("note", "")} if noted else {}),
         }
         for turn in cell["turns"]
     ]
-    return [f"### {cell['title']}", "", markdown(rows, right=(*_NAMES.values(), "MHz", "mJ")), ""]
+    return [f"### {cell['title']}{of_run}", "", markdown(rows, right=(*_NAMES.values(), "MHz", "W", "mJ")), ""]
 
 
 def _runs(document: Mapping[str, Any]) -> list[str]:
     lines = []
-    for run in document["runs"]:
+    for number, run in enumerate(document["runs"]):
         machine, payload, ceilings = run["machine"], run["payload"], run["ceilings"]
+        count = sum(cell["run"] == number for cell in document["cells"])
+        several = len(document["runs"]) > 1
         lines += [
-            f"Measured on {machine['date']} by `{run['command']}`:",
+            f"{f'Run {number + 1}, {count} of the cells, measured' if several else 'Measured'} on {machine['date']} by "
+            f"`{run['command']}`:",
             "",
             f"- One {machine['gpu']}, driver {machine['driver']}, CUDA {machine['cuda']}, torch {machine['torch']}.",
             f"- Payload `{payload['name']}`, commit `{payload['commit']}`, library `{payload['library_sha256'][:16]}`.",
             f"- Ceilings of the same run: {ceilings['read TB/s']:.2f} TB/s read, "
             f"{ceilings['GEMM TFLOP/s']:.0f} TFLOP/s in a bf16 matrix product.",
             f"- Libraries: {', '.join(run['libraries'])}.",
+            "",
         ]
-    return lines
-
-
-def ratios(document: Mapping[str, Any], state: str) -> Sequence[float]:
-    """The ratio of each cell in a state."""
-    found = [compared(cell, state) for cell in document["cells"]]
-    return [each.ratio for each in found if each]
+    return lines[:-1]
 
 
 def _number(value: float | None, digits: int = 1) -> str:

@@ -1,1 +1,1 @@
-"""Other packages that compute the same: measured in the same run, or figures of another."""
+"""Other packages that compute the same, and how each is called."""

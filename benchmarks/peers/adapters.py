@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from types import ModuleType
@@ -16,19 +15,14 @@ from typing import Any
 import torch
 from mla_kernels.diagnostics.bench.problems import SCALE
 from mla_kernels.diagnostics.bench.tensors import Tensors
-from mla_kernels.diagnostics.tables import Row
 from mla_kernels.formats import LATENT
 
 from benchmarks.ops.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors
-from benchmarks.peers.figures import SAME_RUN
 
 Launch = Callable[[int], torch.Tensor]
 """Launches problem ``i`` of the tensors and returns its output, of the shape of ``tensors.out[i]``."""
-Time = Callable[[list[Callable[[], object]]], float]
 
 _SCRATCH = 128 << 20
-_CLOSE = 0.02
-"""The largest relative error, in the norm of a problem's output, of a peer that computes the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +41,6 @@ class Peer:
             return find_spec(self.module) is not None
         except (ImportError, ValueError):
             return False
-
-
-def measured(peer: Peer, tensors: Any, time: Time, compare: bool) -> Row:
-    """A peer's time for the problems of a cell, or a note that says why there is none.
-
-    With ``compare``, ``tensors.out`` holds our output, and a peer whose output differs is not timed.
-    """
-    row: Row = {"name": peer.name, "version": None, "us": None, "source": SAME_RUN}
-    try:
-        module = import_module(peer.module)
-        row["version"] = version_of(peer, module)
-        launch = peer.prepare(module, tensors)
-        error = relative_error(launch(0), tensors.out[0]) if compare else 0.0
-        if not error < _CLOSE:  # nor is NaN
-            return row | {"note": f"its output differs from ours by {error:.2g} of the norm"}
-        calls: list[Callable[[], object]] = [lambda i=i: launch(i) for i in range(len(tensors.q))]  # type: ignore[misc]
-        return row | {"us": time(calls) * 1e6}
-    except Exception as error:  # whatever another package raises is its note
-        return row | {"note": f"{type(error).__name__}: {_first_line(error)}"}
 
 
 def flash_mla(module: Any, tensors: Tensors) -> Launch:
@@ -185,7 +160,3 @@ def version_of(peer: Peer, module: ModuleType) -> str:
 def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
     """The norm of the difference over the norm of what is wanted."""
     return float((got.double() - want.double()).norm() / want.double().norm())
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")

@@ -1,13 +1,18 @@
-"""The cells that are measured side by side."""
+"""The cells that are measured side by side, in suites that say in which states."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from mla_kernels.diagnostics.bench.problems import Problem
+from mla_kernels.diagnostics.bench.problems import LONG, Problem
 
 from benchmarks.ops.sparse_problems import SparseDecode, SparsePrefill
+
+SINGLE = ("rested", "graph")
+"""The states of a single launch: after a rest, and in a graph."""
+ALL = (*SINGLE, "sustained")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +24,32 @@ class Cell:
     problem: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Cells, the title of their page, and the states in which each cell is measured."""
+
+    title: str
+    states: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+
 def _thousands(seq: int) -> str:
     return f"{seq // 1024}k" if seq % 1024 == 0 else f"{seq:,}"
 
 
-def dense(heads: int, batch: int, seq: int, q_len: int = 1, lengths: str = "equal") -> Cell:
-    """A dense decode over a bf16 cache with pages of 64 tokens."""
+def dense(heads: int, batch: int, seq: int, q_len: int = 1, *, lengths: str = "equal", page_size: int = 64) -> Cell:
+    """A dense decode over a bf16 cache."""
+    context = {
+        "equal": f"{_thousands(seq)} tokens",
+        "normal": f"{_thousands(seq)} tokens",
+        "long": "one of 64k tokens among 1k",
+        "zipf": "256 to 64k tokens by rank",
+    }[lengths]
     tokens = "" if q_len == 1 else f", {q_len} query tokens"
     spread = ", lengths vary" if lengths == "normal" else ""
-    title = f"Dense decode, {heads} heads, batch {batch}, {_thousands(seq)} tokens{tokens}{spread}"
-    return Cell("decode", title, Problem("bf16", "bf16", heads, batch, seq, q_len, lengths=lengths))
+    pages = "" if page_size == 64 else f", pages of {page_size}"
+    title = f"Dense decode, {heads} heads, batch {batch}, {context}{tokens}{spread}{pages}"
+    return Cell("decode", title, Problem("bf16", "bf16", heads, batch, seq, q_len, page_size, lengths))
 
 
 def sparse_decode(heads: int, batch: int) -> Cell:
@@ -43,29 +64,60 @@ def sparse_prefill(heads: int) -> Cell:
     return Cell("sparse_prefill", title, SparsePrefill("bf16", heads, 4096, 32768, 2048))
 
 
-CELLS: dict[str, tuple[Cell, ...]] = {
-    "front": (
-        dense(128, 1, 8192),
-        dense(16, 16, 8192),
-        dense(16, 128, 8192),
-        dense(64, 128, 8192),
-        dense(64, 128, 4096, lengths="normal"),
-        dense(128, 16, 32768),
-        dense(128, 128, 8192),
-        dense(128, 128, 8192, q_len=2),
-        sparse_decode(64, 128),
-        sparse_decode(128, 128),
-        sparse_prefill(64),
-        sparse_prefill(128),
+_FRONT = (
+    dense(128, 1, 8192),
+    dense(16, 16, 8192),
+    dense(16, 128, 8192),
+    dense(64, 128, 8192),
+    dense(64, 128, 4096, lengths="normal"),
+    dense(128, 16, 32768),
+    dense(128, 128, 8192),
+    dense(128, 128, 8192, q_len=2),
+    sparse_decode(64, 128),
+    sparse_decode(128, 128),
+    sparse_prefill(64),
+    sparse_prefill(128),
+)
+_DENSE = tuple(
+    dense(heads, batch, seq, q_len)
+    for heads, q_len, batch, seq in product((16, 64, 128), (1, 2), (1, 16, 64, 128), (1024, 4096, 8192, 32768))
+)
+_MORE = (
+    *(dense(heads, batch, 8192) for heads, batch in product((8, 20, 32, 96), (1, 16, 128))),
+    *(dense(heads, batch, 8192, q_len) for q_len, heads, batch in product((4, 8), (16, 128), (1, 16, 128))),
+    *(
+        dense(heads, batch, 8192, page_size=page)
+        for heads, batch, page in product((16, 64, 128), (16, 128), (1, 16, 64))
     ),
-    "smoke": (
-        dense(16, 4, 512),
-        sparse_decode(64, 2),
-        Cell(
-            "sparse_prefill",
-            "Sparse bf16 prefill, 64 heads, 128 tokens, top 512",
-            SparsePrefill("bf16", 64, 128, 1024, 512),
-        ),
+)
+_RAGGED = tuple(
+    dense(heads, batch, 4096 if lengths == "normal" else LONG, q_len, lengths=lengths)
+    for lengths, heads, q_len, batch in product(("normal", "long", "zipf"), (16, 128), (1, 2), (32, 128))
+)
+_SUSTAINED = (
+    dense(128, 128, 8192),
+    dense(128, 128, 8192, q_len=2),
+    dense(64, 128, 8192),
+    dense(16, 128, 8192),
+    dense(128, 16, 32768),
+    dense(128, 1, 8192),
+    dense(128, 32, 4096, lengths="normal"),
+)
+_SMOKE = (
+    dense(16, 4, 512),
+    sparse_decode(64, 2),
+    Cell(
+        "sparse_prefill",
+        "Sparse bf16 prefill, 64 heads, 128 tokens, top 512",
+        SparsePrefill("bf16", 64, 128, 1024, 512),
     ),
+)
+SUITES = {
+    "front": Suite("Side by side", ALL, _FRONT),
+    "dense": Suite("Dense decode in 96 cells", SINGLE, _DENSE),
+    "more": Suite("Dense decode with other heads, query tokens and pages", SINGLE, _MORE),
+    "ragged": Suite("Dense decode of requests of different lengths", SINGLE, _RAGGED),
+    "sustained": Suite("Dense decode under load", ALL, _SUSTAINED),
+    "smoke": Suite("A few small cells", ALL, _SMOKE),
 }
-"""Sets of cells: ``front`` is what the README shows, and ``smoke`` takes seconds."""
+"""``front`` is what the README shows, and ``smoke`` takes seconds."""

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from mla_kernels.diagnostics.cli import status_of
+from mla_kernels.errors import ValueRangeError
 
-from benchmarks.pages import ratios, side_by_side
-from benchmarks.side_by_side.cells import CELLS
+from benchmarks.pages import comparison, grid, ratios, side_by_side
+from benchmarks.side_by_side.cells import SUITES
 
 _BLOCK = re.compile(r"(?<=<!-- side by side: begin -->\n).*?(?=<!-- side by side: end -->)", re.DOTALL)
 """What a README holds between two comments is written by this command."""
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 0, or 1 where a library of a cell has no time."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.side_by_side", description=__doc__)
     parser.add_argument("data", type=Path, metavar="JSON", help="written cell by cell; cells that it holds are kept")
-    parser.add_argument("--cells", choices=sorted(CELLS), default="front")
+    parser.add_argument("--cells", choices=sorted(SUITES), default="front", help="the suite; by default %(default)s")
     parser.add_argument(
         "--peer",
         action="append",
@@ -32,6 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a library to measure beside ours; may be repeated; by default every peer that is installed",
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="of the sustained state; by default %(default)s")
+    parser.add_argument("--processes", action="store_true", help="a process for each library, not one for all of them")
+    parser.add_argument(
+        "--products",
+        type=Path,
+        metavar="JSON",
+        help="ratios of libraries that are not at hand to FlashMLA 9241ae3, for the page",
+    )
     parser.add_argument("--measured", action="store_true", help="measure nothing; show or write what JSON holds")
     parser.add_argument("--page", type=Path, metavar="MD", help="write a page, and its charts beside it")
     parser.add_argument("--readme", type=Path, metavar="MD", help="write the table between the two comments of a page")
@@ -41,10 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Measure what the options say, write the pages, and print a line for each library of each cell."""
-    document = json.loads(options.data.read_text(encoding="utf-8")) if options.measured else _measure(options)
+    document = _read(options.data) if options.measured else _measure(options)
+    if options.products:
+        document = comparison.with_products(document, _read(options.products))
     if options.page:
         _write(document, options.data, options.page)
     if options.readme:
+        if not comparison.has_upstream(document):
+            raise ValueRangeError("json", str(options.data), f"for --readme, runs that have {comparison.UPSTREAM}")
         text = options.readme.read_text(encoding="utf-8")
         table = f"{side_by_side.table(document)}\n"
         options.readme.write_text(_BLOCK.sub(lambda _: table, text), encoding="utf-8")
@@ -55,21 +67,33 @@ def _command(options: argparse.Namespace) -> str:
     """The command that measures the same again."""
     words = ["python", "-m", "benchmarks.side_by_side", options.data.name, "--cells", options.cells]
     words += [word for peer in options.peer or () for word in ("--peer", peer)]
+    words += ["--processes"] if options.processes else []
     return shlex.join([*words, "--seconds", f"{options.seconds:g}"])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.side_by_side.libraries import libraries
-    from benchmarks.side_by_side.run import measure
+    from benchmarks.side_by_side.run import Run, measure
 
-    return measure(CELLS[options.cells], libraries(options.peer), options.seconds, options.data, _command(options))
+    chosen = libraries(options.peer)
+    run = Run(options.cells, chosen, options.seconds, options.processes, _command(options))
+    return measure(run, options.data)
 
 
 def _write(document: Mapping[str, Any], data: Path, path: Path) -> None:
-    pictures = ratios.draw(document, path.with_suffix(""))
-    light, dark = (os.path.relpath(picture, path.parent) for picture in pictures)
-    text = side_by_side.page(document, data=os.path.relpath(data, path.parent), pictures=(light, dark))
-    path.write_text(text, encoding="utf-8")
+    title = SUITES[document.get("suite", "front")].title
+    pictures = None
+    if comparison.has_upstream(document):
+        draw = ratios.draw if side_by_side.sustains(document) else grid.draw
+        light, dark = (os.path.relpath(drawn, path.parent) for drawn in draw(document, path.with_suffix("")))
+        pictures = (light, dark)
+    beside = os.path.relpath(data, path.parent)
+    path.write_text(side_by_side.page(document, title=title, data=beside, pictures=pictures), encoding="utf-8")
 
 
 def _show(document: Mapping[str, Any]) -> int:

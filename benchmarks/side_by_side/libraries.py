@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -67,6 +68,15 @@ class Library:
         """Whether the library is measured in an op."""
         return self.ours or any(peer.name == self.project for peer in _PEERS[op])
 
+    def variant(self, cell: Cell) -> str:
+        """The variant of ours that serves a cell.
+
+        Raises
+        ------
+        VariantNotFoundError
+        """
+        return find(cell.problem.config(current_arch())).variant.name
+
     @property
     def ours(self) -> bool:
         """Whether this is the library that the others are compared with."""
@@ -74,7 +84,10 @@ class Library:
 
     @property
     def label(self) -> str:
-        """The project and, of others' libraries, the version that the distribution or the module states."""
+        """The project and, of others' libraries, the version that the distribution or the module states.
+
+        A version such as ``vllm 0.26.0`` names who built it: that build is not the project's own.
+        """
         if self.ours:
             return OURS
         peer = next(peer for peers in _PEERS.values() for peer in peers if peer.name == self.project)
@@ -83,7 +96,8 @@ class Library:
         except ImportError:
             return f"{self.project} ({self.module})"
         version = adapters.version_of(peer, module) if self.module == peer.module else module.__version__
-        return f"{self.project} {version}"
+        distributor, _, release = version.partition(" ")
+        return f"{self.project} as vLLM {release} ships it" if distributor == "vllm" else f"{self.project} {version}"
 
 
 def libraries(named: list[str] | None) -> list[Library]:
@@ -92,7 +106,7 @@ def libraries(named: list[str] | None) -> list[Library]:
     Raises
     ------
     ValueRangeError
-        A project is unknown.
+        A project is unknown, or the module of one that is named is not there.
     """
     if named is None:
         installed = {peer.name: peer.module for peers in _PEERS.values() for peer in peers if peer.installed}
@@ -102,7 +116,10 @@ def libraries(named: list[str] | None) -> list[Library]:
         project, _, module = text.partition("=")
         if project not in _PROJECTS:
             raise ValueRangeError("peer", repr(text), f"PROJECT or PROJECT=MODULE, with {', '.join(_PROJECTS)}")
-        chosen.append(Library(project, module or _PROJECTS[project]))
+        library = Library(project, module or _PROJECTS[project])
+        if find_spec(library.module.partition(".")[0]) is None:
+            raise ValueRangeError("peer", repr(text), "a module that can be imported")
+        chosen.append(library)
     return chosen
 
 

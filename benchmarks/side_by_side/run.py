@@ -1,117 +1,125 @@
-"""Measures cell by cell, in one process: ours first and last, every other library between, all on the same tensors."""
+"""Measures cell by cell: ours first and last, every other library between, all on the same tensors."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from mla_kernels.devices.machine import current_arch
-from mla_kernels.diagnostics.bench.decode import count, device_of_arch
-from mla_kernels.diagnostics.bench.timing import Call
+from mla_kernels.diagnostics.bench.decode import device_of_arch
+from mla_kernels.errors import ValueRangeError
 
 from benchmarks.ops import cuda, run_cuda
-from benchmarks.peers import adapters
 from benchmarks.side_by_side import states
-from benchmarks.side_by_side.cells import Cell
-from benchmarks.side_by_side.libraries import TENSORS, Launch, Library
-from benchmarks.side_by_side.power import Power
+from benchmarks.side_by_side.cells import SUITES
+from benchmarks.side_by_side.libraries import Library
+from benchmarks.side_by_side.turns import Here, Processes, Task, Turn
 
-CLOSE = 0.02
-"""The largest relative error, in the norm of a problem's output, of a library that computes the same as ours."""
+Take = Callable[[Library, torch.Tensor | None], tuple[Turn, torch.Tensor | None]]
 
 
-def measure(
-    cells: Iterable[Cell], libraries: Sequence[Library], seconds: float, out: Path, command: str
-) -> dict[str, Any]:
-    """Measure the cells that ``out`` does not hold yet, each library for some seconds; write the file after each cell.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is measured, and how.
+
+    Attributes
+    ----------
+    suite : str
+        A key of ``SUITES``.
+    libraries : Sequence[Library]
+        Ours, and then the others.
+    seconds : float
+        Of sustained load.
+    apart : bool
+        Whether each library has a process of its own.
+    command : str
+        What measures the same again.
+    """
+
+    suite: str
+    libraries: Sequence[Library]
+    seconds: float
+    apart: bool
+    command: str
+
+
+def measure(run: Run, out: Path) -> dict[str, Any]:
+    """Measure the cells of a suite that ``out`` does not hold yet, and write the file after each cell.
 
     Returns
     -------
     dict
-        ``runs``, one for each time that the file was continued (``command``, ``machine``, ``payload``, ``ceilings``,
-        ``libraries``), ``method``, and ``cells``: the number of the run, ``op``, ``title``, the fields of the problem,
-        and ``turns``, the library, its output's relative error to ours, and the times in each state, in the order in
-        which they were measured.
+        ``suite``, ``method``, ``runs``, one for each time that the file was continued, and ``cells``: the number of the
+        run that measured the cell, ``op``, ``title``, the fields of the problem, what it costs, and ``turns``, in the
+        order in which they were measured.
+
+    Raises
+    ------
+    ValueRangeError
+        The file holds another suite, or was measured by another method.
     """
-    arch = current_arch()
-    with torch.cuda.device(device_of_arch(arch).ordinal):
-        document = _read(out)
-        ceilings = {"read TB/s": cuda.read_rate(5) / 1e12, "GEMM TFLOP/s": cuda.gemm_rate(5) / 1e12}
-        names = [library.label for library in libraries]
-        about = {"command": command, "machine": cuda.machine(), "payload": run_cuda.payload(arch)}
-        document["runs"].append({**about, "ceilings": ceilings, "libraries": names})
-        done = {cell["title"] for cell in document["cells"]}
-        for cell in cells:
-            if cell.title not in done:
-                document["cells"].append(_cell(cell, libraries, seconds) | {"run": len(document["runs"]) - 1})
+    suite = SUITES[run.suite]
+    document = _read(out, run.suite, {state: states.METHOD[state] for state in suite.states})
+    done = {cell["title"] for cell in document["cells"]}
+    cells = [cell for cell in suite.cells if cell.title not in done]
+    processes = Processes() if run.apart else None
+    try:
+        with torch.cuda.device(device_of_arch(current_arch()).ordinal):
+            if cells:
+                document["runs"].append(_about(run, processes))
+            for cell in cells:
+                measured = _cell(Task(cell, suite.states, run.seconds), run.libraries, processes)
+                document["cells"].append(measured | {"run": len(document["runs"]) - 1})
                 _write(document, out)
+    finally:
+        if processes:
+            processes.close()
     return document
 
 
-def device() -> torch.device:
-    """The device that tensors are made on."""
-    return torch.device("cuda", torch.cuda.current_device())
-
-
-def _cell(cell: Cell, libraries: Sequence[Library], seconds: float) -> dict[str, Any]:
-    torch.cuda.empty_cache()
-    number = count(cell.problem.input_bytes)
-    tensors = TENSORS[cell.op](cell.problem, device(), number)
+def _cell(task: Task, libraries: Sequence[Library], processes: Processes | None) -> dict[str, Any]:
+    cell = task.cell
+    take: Take = partial(processes.take, task) if processes else Here(task).take
     ours, *others = (library for library in libraries if library.has(cell.op))
-    turns = [_turn(library, cell, tensors, seconds) for library in (ours, *others, ours)]
+    first, want = take(ours, None)
+    turns = [first, *(take(library, want)[0] for library in others), take(ours, None)[0]]
     return {
         "op": cell.op,
         "title": cell.title,
         "problem": cell.problem.fields,
         **cell.problem.counts,
-        "problems": number,
+        "problems": task.problems,
         "turns": turns,
     }
 
 
-def _turn(library: Library, cell: Cell, tensors: Any, seconds: float) -> dict[str, Any]:
-    """One library's times; whatever it raises becomes a note, so that the others are measured."""
-    turn: dict[str, Any] = {"library": library.label}
-    try:
-        launch = library.prepare(cell, tensors)
-        turn["error"] = error = _error(library, launch, tensors)
-        if not error < CLOSE:  # NaN is not close either
-            return turn | {"note": f"its output differs from ours by {error:.2g} of the norm"}
-        return turn | _times([partial(launch, i) for i in range(len(tensors.q))], seconds)
-    except Exception as error:
-        return turn | {"note": f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"}
-
-
-def _times(calls: Sequence[Call], seconds: float) -> dict[str, Any]:
-    for call in calls:
-        call()
-    torch.cuda.synchronize()
+def _about(run: Run, processes: Processes | None) -> dict[str, Any]:
+    """What is the same in all cells of a run."""
+    ceilings = {"read TB/s": cuda.read_rate(5) / 1e12, "GEMM TFLOP/s": cuda.gemm_rate(5) / 1e12}
+    torch.cuda.empty_cache()
     return {
-        "rested": states.rested(calls),
-        "graph": states.graph(calls),
-        "sustained": states.sustained(calls, Power(), seconds),
+        "command": run.command,
+        "machine": cuda.machine(),
+        "payload": run_cuda.payload(current_arch()),
+        "ceilings": ceilings,
+        "libraries": processes.labels(run.libraries) if processes else [each.label for each in run.libraries],
+        "apart": run.apart,
     }
 
 
-def _error(library: Library, launch: Launch, tensors: Any) -> float:
-    """The largest relative error of a problem's output to ours; of ours, 0 where every element was written."""
-    if library.ours:
-        tensors.out.fill_(float("nan"))
-        for i in range(len(tensors.q)):
-            launch(i)
-        return 0.0 if bool(tensors.out.isfinite().all()) else float("nan")
-    return max(adapters.relative_error(launch(i), tensors.out[i]) for i in range(len(tensors.q)))
-
-
-def _read(out: Path) -> dict[str, Any]:
-    if out.exists():
-        document: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-        return document
-    return {"method": states.METHOD, "runs": [], "cells": []}
+def _read(out: Path, suite: str, method: Mapping[str, str]) -> dict[str, Any]:
+    if not out.exists():
+        return {"suite": suite, "method": method, "runs": [], "cells": []}
+    document: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    if (document.get("suite"), document["method"]) != (suite, method):
+        accepts = f"a new file, or one that holds the suite {suite} by today's method"
+        raise ValueRangeError("json", str(out), accepts)
+    return document
 
 
 def _write(document: Mapping[str, Any], out: Path) -> None:

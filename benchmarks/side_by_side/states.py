@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,28 +13,45 @@ from mla_kernels.diagnostics.bench.timing import Call, captured
 from benchmarks.side_by_side.power import Power
 
 METHOD = {
-    "rested": "One launch in a graph of its own, after the device has been idle for 50 ms. Successive launches have "
-    "different inputs, so that nothing is in the L2 cache. The median of 24.",
-    "graph": "A CUDA graph of 2 to 24 launches with different inputs, replayed without a rest; the median of 24 "
+    "rested": "One launch in a graph of its own, after the device has been idle for 25 ms. Successive launches have "
+    "different inputs, so that nothing is in the L2 cache. The median of 9.",
+    "graph": "A CUDA graph of 2 to 200 launches with different inputs, replayed without a rest; the median of 9 "
     "replays, over the number of launches. Together the inputs exceed the L2 cache.",
     "sustained": "The same graph replayed back to back for two seconds, after half a second that is not counted. Clock "
     "and power are medians of NVML's readings; energy is the difference of NVML's energy counter, over the launches.",
 }
 """What each state means."""
-_REST_S = 0.05
-_REPEATS = 24
+_REST_S = 0.025
+_REPEATS = 9
 _SPIN = 200_000
 """Clocks that the device waits before a rested launch, so that the host has queued the launch and its end by then."""
 _SETTLE_S = 0.5
 _SAMPLE_S = 0.05
+_LEAST_INPUT, _LARGEST_L2 = 1 << 30, 192 << 20
+_FEWEST, _MOST = 2, 24
 _UNTYPED: Any = torch.cuda  # torch does not type these
 
-Times = dict[str, float]
+Times = dict[str, float | None]
+
+
+def problems(input_bytes: int) -> int:
+    """How many problems a cell has: of a gibibyte together, from 2 to 24, but always of several L2 caches together."""
+    return max(_FEWEST, min(_MOST, -(-_LEAST_INPUT // input_bytes)), -(-_LARGEST_L2 // input_bytes))
+
+
+def times(calls: Sequence[Call], states: Iterable[str], seconds: float) -> dict[str, Times]:
+    """The times of one launch in each of the states, of calls that have run before."""
+    measures: dict[str, Callable[[], Times]] = {
+        "rested": lambda: rested(calls),
+        "graph": lambda: graph(calls),
+        "sustained": lambda: sustained(calls, Power(), seconds),
+    }
+    return {state: measures[state]() for state in states}
 
 
 def rested(calls: Sequence[Call]) -> Times:
     """Microseconds of one launch on an idle device."""
-    graphs = [captured([call]) for call in calls]
+    graphs = [captured([call]) for call in calls[:_REPEATS]]
     taken = []
     for i in range(_REPEATS):
         torch.cuda.synchronize()
@@ -50,7 +67,7 @@ def graph(calls: Sequence[Call]) -> Times:
     return {"us": statistics.median(_timed(replay) for _ in range(_REPEATS)) / len(calls) * 1e6}
 
 
-def sustained(calls: Sequence[Call], power: Power, seconds: float) -> dict[str, float | None]:
+def sustained(calls: Sequence[Call], power: Power, seconds: float) -> Times:
     """Microseconds, clock, watts and millijoules of one launch under load."""
     replay = captured(calls).replay
     replays = max(1, round(_SAMPLE_S / _timed(replay)))

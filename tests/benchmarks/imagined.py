@@ -18,7 +18,6 @@ from benchmarks.command import main
 from benchmarks.ops import cuda, decode_cuda, run_cuda
 
 PAGES = Path(__file__).parents[2] / "docs" / "benchmarks"
-FIGURES = PAGES / "data" / "peers_h200.json"
 US = 100.0
 CEILINGS = {"read TB/s": 4.0, "GEMM TFLOP/s": 800.0}
 COPY = 3.0
@@ -68,13 +67,9 @@ def cell_row(**changes: Any) -> dict[str, Any]:
     cell = Problem("bf16", "bf16", 128, 128, 8192)
     return {
         **cell.fields, **cell.counts, "variant": "sm90a_decode", "us": 500.0,
-        "with plan us": 505.0, "call us": 4.0, **run_cuda.of_attention(cell, 500.0, CEILINGS), "peers": [],
+        "with plan us": 505.0, "call us": 4.0, **run_cuda.of_attention(cell, 500.0, CEILINGS),
         **changes,
     }  # fmt: skip
-
-
-def own(name: str, us: float | None, **more: str) -> dict[str, Any]:
-    return {"name": name, "version": "7.8", "us": us, "source": "same run", **more}
 
 
 def document(*rows: dict[str, Any]) -> dict[str, Any]:
@@ -82,5 +77,5 @@ def document(*rows: dict[str, Any]) -> dict[str, Any]:
         "command": "python -m benchmarks", "op": "decode", "arch": "sm90a", "machine": MACHINE,
         "payload": {"name": "sm90", "version": "0.1.0", "commit": "0123456789ab", "library_sha256": "f" * 64},
         "variants": ["sm90a_decode"], "method": decode_cuda.METHOD, "repeats": 7, "ceilings": CEILINGS,
-        "not installed": ["FA3"], "rows": list(rows),
+        "rows": list(rows),
     }  # fmt: skip

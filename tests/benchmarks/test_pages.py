@@ -13,18 +13,17 @@ from mla_kernels.diagnostics.bench.problems import SUITES, Problem, problems
 
 from benchmarks.ops import run_cuda
 from benchmarks.pages import bars, page, roofline, style
-from benchmarks.peers import figures
 
-from .imagined import CEILINGS, FIGURES, PAGES, cell_row, document, own
+from .imagined import CEILINGS, PAGES, cell_row, document
 
 
 def test_page():
     rows = (
-        cell_row(peers=[own("FlashMLA", 460.0)]),
+        cell_row(),
         cell_row(
             us=None, variant="no variant", **run_cuda.of_attention(Problem("bf16", "bf16", 1, 1, 1), None, CEILINGS)
         ),
-        cell_row(note="RuntimeError: a|b", page_size=16, peers=[own("FA3", None, note="ImportError: no")]),
+        cell_row(note="RuntimeError: a|b", page_size=16),
     )
     text = page.page(document(*rows), data="x.json", picture="x.png")
     lines = text.splitlines()
@@ -32,25 +31,18 @@ def test_page():
     assert "![roofline](x.png)" in lines
     assert "[x.json](x.json)" in text
     assert "commit `0123456789ab`" in text
-    assert "FlashMLA 7.8" in text
-    assert "FA3: ImportError: no" in text
-    assert "Peers not installed: FA3." in text
     assert "In all cells: q `bf16`, kv `bf16`, lengths `equal`." in text
     assert "The columns, of 7 replays:" in text
     header, _, first, second, third = (line for line in lines if line.startswith("| "))
     assert header.startswith("| heads | q_len | batch | seq | page_size | us |")
     assert "| 128 | 1 | 128 | 8,192 | 64 | 500.0 | 505.0 | 4.0 |" in first
-    assert first.endswith("| 460.0 | FlashMLA | 0.92 | `sm90a_decode` |")
+    assert first.endswith("| `sm90a_decode` |")
     assert second.endswith("| no variant |")
     assert third.endswith("| RuntimeError: a/b |")
 
 
-def test_page_labels_table_figures():
-    joined = figures.joined(document(cell_row()), figures.load(str(FIGURES)))
-    text = page.page(joined, data="x.json", picture=None)
-    assert "| FlashMLA, table figure |" in text
-    assert "**not of this run**: one NVIDIA H200, driver 580" in text
-    assert "FlashInfer (FA3) 0.7.2.post1" in text
+def test_what_all_cells_share_is_said_once():
+    text = page.page(document(cell_row()), data="x.json", picture=None)
     assert "roofline" not in text
     assert "variant `sm90a_decode`" in text
     assert "| variant |" not in text
@@ -62,10 +54,9 @@ def test_roofline(tmp_path):
         cell_row(**cell.fields, **cell.counts, **run_cuda.of_attention(cell, cell.bytes / 3e6, CEILINGS))
         for cell in cells
     ]
-    rows[0]["peers"] = [own("FlashMLA", 30.0)]
     rows.append(cell_row(us=None, **run_cuda.of_attention(cells[0], None, CEILINGS)))
     roofline.draw(document(*rows), str(tmp_path / "a.png"))
-    roofline.draw(document(cell_row(us=None, peers=[own("FlashMLA", 30.0)])), str(tmp_path / "b.png"))
+    roofline.draw(document(cell_row(us=None)), str(tmp_path / "b.png"))
     for name in ("a.png", "b.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import mla_kernels as mla
 import pytest
 import torch
@@ -12,9 +10,7 @@ from mla_kernels.diagnostics.bench.tensors import Tensors
 from mla_kernels.errors import ValueRangeError
 
 from benchmarks.ops import run_cuda
-from benchmarks.peers import figures
 
-FIGURES = Path(__file__).parents[2] / "docs" / "benchmarks" / "data" / "peers_h200.json"
 CPU = torch.device("cpu")
 
 
@@ -25,11 +21,8 @@ def test_cells_are_every_combination():
     assert cells[-1] == Problem("bf16", "e4m3", 64, 8, 200, q_len=2, page_size=128)
 
 
-def test_suite_has_the_cells_of_the_peers_table():
-    known = figures.load(str(FIGURES))
-    listed = [(cell["heads"], cell["q_len"], cell["batch"], cell["seq"]) for cell in known["cells"]]
-    assert list(SUITES["h200"]) == listed
-    assert len(listed) == 20
+def test_the_suite_is_every_kind_of_rows_with_every_cache():
+    assert len(SUITES["h200"]) == len(set(SUITES["h200"])) == 20
 
 
 @pytest.mark.parametrize(
@@ -63,6 +56,17 @@ def test_one_long_request():
     assert cell.seq == 65536
 
 
+@pytest.mark.parametrize("batch", [1, 32, 128])
+def test_zipf_lengths_fall_with_the_rank_and_are_the_same_in_every_run(batch):
+    (cell,) = problems(("bf16",), shapes((16,), (1,), (batch,), (100,)), lengths="zipf")
+    lengths = sorted(cell.seq_lens, reverse=True)
+    assert (cell.seq, len(lengths), lengths[0]) == (65536, batch, 65536)
+    assert batch == 1 or lengths[-1] == 256
+    assert len(set(lengths)) > 0.9 * batch
+    assert batch == 1 or list(cell.seq_lens) != lengths
+    assert cell.seq_lens == Problem("bf16", "bf16", 128, batch, 65536, lengths="zipf").seq_lens
+
+
 def test_flop_and_bytes():
     equal = Problem("bf16", "bf16", 128, 128, 8192, q_len=2)
     assert equal.flop == 2 * 128 * 2 * 128 * 8192 * 1088
@@ -87,6 +91,14 @@ def test_tables_are_disjoint_and_random(page_size):
     assert sorted(used) == list(range(len(tensors.kv_cache)))
     assert used != sorted(used)
     assert page_size > 128 or 128 % page_size or tensors.block_table.shape[2] * page_size % 128 == 0
+
+
+def test_tensors_are_the_same_in_every_process():
+    cell = Problem("bf16", "bf16", 2, 5, 300, lengths="normal")
+    one, other = Tensors(cell, CPU, 2), Tensors(cell, CPU, 2)
+    for name in ("q", "kv_cache", "block_table", "seq_lens"):
+        assert torch.equal(getattr(one, name), getattr(other, name))
+    assert not torch.equal(one.q[0], one.q[1])
 
 
 @pytest.mark.parametrize("kv_dtype", ["bf16", "e4m3", "fp8_ds_mla"])

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -12,16 +16,15 @@ from typing import Any
 import pytest
 import torch
 from mla_kernels.compat import flash_mla
+from mla_kernels.errors import ValueRangeError
 
-from benchmarks.pages import ratios, side_by_side
-from benchmarks.side_by_side import command, run, states
-from benchmarks.side_by_side.cells import CELLS, dense
+from benchmarks.side_by_side import run, states, turns
+from benchmarks.side_by_side.cells import ALL, SINGLE, SUITES, Suite, dense
 from benchmarks.side_by_side.libraries import Library, libraries
-from tests.benchmarks.imagined import CEILINGS, MACHINE, PAGES
+from tests.benchmarks.imagined import CEILINGS, MACHINE
 
-ROOT = Path(__file__).parents[2]
-DATA = PAGES / "data" / "h200_side_by_side.json"
 CELL = dense(16, 2, 128)
+OURS = Library("mla-kernels", "mla_kernels")
 
 
 @pytest.fixture
@@ -36,20 +39,20 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     for state in ("rested", "graph"):
         monkeypatch.setattr(states, state, imagined)
     monkeypatch.setattr(states, "sustained", lambda calls, *_: {**imagined(calls), "mhz": 1500, "watts": 600, "mj": 60})
+    monkeypatch.setattr(states, "problems", lambda input_bytes: 2)
     monkeypatch.setattr(run, "current_arch", lambda: "cpu")
     monkeypatch.setattr(run, "device_of_arch", lambda arch: SimpleNamespace(ordinal=0))
     monkeypatch.setattr(torch.cuda, "device", lambda ordinal: nullcontext())
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(run, "device", lambda: torch.device("cpu"))
-    monkeypatch.setattr(run, "count", lambda input_bytes: 2)
+    monkeypatch.setattr(turns, "device", lambda: torch.device("cpu"))
     monkeypatch.setattr(run.cuda, "read_rate", lambda repeats: CEILINGS["read TB/s"] * 1e12)
     monkeypatch.setattr(run.cuda, "gemm_rate", lambda repeats: CEILINGS["GEMM TFLOP/s"] * 1e12)
     monkeypatch.setattr(run.cuda, "machine", lambda: MACHINE)
     monkeypatch.setattr("benchmarks.side_by_side.libraries.current_arch", lambda: "cpu")
     out = tmp_path / "out.json"
 
-    def call(*peers: Library, cells: Any = (CELL,)) -> dict[str, Any]:
-        run.measure(cells, (Library("mla-kernels", "mla_kernels"), *peers), 2.0, out, "a command")
+    def call(*peers: Library, cells: Any = (CELL,), suite: str = "smoke", apart: bool = False) -> dict[str, Any]:
+        monkeypatch.setitem(SUITES, suite, Suite("Cells", ALL, cells))
+        run.measure(run.Run(suite, (OURS, *peers), 2.0, apart, "a command"), out)
         document: dict[str, Any] = json.loads(out.read_text())
         return document
 
@@ -89,71 +92,104 @@ def test_a_library_that_fails_does_not_stop_the_others(measure: Any) -> None:
     assert "graph" in cell["turns"][2]
 
 
-def test_a_run_goes_on_where_it_stopped(measure: Any) -> None:
-    measure()
-    document = measure(cells=(CELL, dense(16, 1, 64)))
+def test_a_run_goes_on_where_it_stopped(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that was interrupted is not in the file; a cell that is in it is not measured again, and keeps its run."""
+    other, take = dense(16, 1, 64), turns.Here.take
+
+    def interrupted(self: Any, library: Library, want: Any) -> Any:
+        if self._task.cell == other:
+            raise KeyboardInterrupt
+        return take(self, library, want)
+
+    monkeypatch.setattr(turns.Here, "take", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure(cells=(CELL, other))
+    monkeypatch.setattr(turns.Here, "take", take)
+    document = measure(cells=(CELL, other))
+    assert [cell["title"] for cell in document["cells"]] == [CELL.title, other.title]
     assert [cell["run"] for cell in document["cells"]] == [0, 1]
     assert len(document["runs"]) == 2
+    assert measure(cells=(CELL, other)) == document
 
 
-def test_peers_are_named_by_project() -> None:
+def test_a_file_of_another_suite_or_method_is_refused(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure()
+    with pytest.raises(ValueRangeError, match="holds the suite another by today's method"):
+        measure(suite="another")
+    monkeypatch.setitem(states.METHOD, "graph", "otherwise")
+    with pytest.raises(ValueRangeError, match="holds the suite smoke"):
+        measure()
+
+
+class Inline:
+    """A pool that works in this process, and ends when a library is to be imported that ends its process."""
+
+    def __init__(self, workers: int, mp_context: object) -> None:
+        assert workers == 1
+
+    def submit(self, work: Any, library: Library, *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if library.module == "ends_its_process" and arguments:
+            future.set_exception(BrokenProcessPool())
+        else:
+            future.set_result(work(library, *arguments))
+        return future
+
+    def shutdown(self) -> None:
+        pass
+
+
+def test_processes_have_the_same_tensors(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process makes the tensors of a cell itself; a sample of the output is compared."""
+    monkeypatch.setattr(turns, "ProcessPoolExecutor", Inline)
+    same, wrong = peer(monkeypatch, "flash_mla_same"), peer(monkeypatch, "flash_mla_wrong", factor=1.1)
+    document = measure(same, wrong, Library("FlashMLA", "ends_its_process"), apart=True)
+    (cell,) = document["cells"]
+    assert document["runs"][0]["apart"]
+    assert [turn.get("note", "")[:24] for turn in cell["turns"]] == [
+        "", "", "its output differs from ", "its process ended", "",
+    ]  # fmt: skip
+    assert cell["turns"][1]["error"] < 0.01
+    assert cell["turns"][4]["graph"]["us"] == 100.0
+
+
+def test_a_library_has_a_process_of_its_own() -> None:
+    processes = turns.Processes()
+    assert processes.labels([OURS]) == ["mla-kernels"]
+    (pool,) = processes._pools.values()
+    assert os.getpid() not in pool._processes
+    processes.close()
+
+
+def test_the_largest_cells_and_the_smallest_are_not_in_the_cache() -> None:
+    assert [states.problems(size) for size in (1 << 30, 64 << 20, 8 << 20, 1 << 20)] == [2, 16, 24, 192]
+
+
+def test_peers_are_named_by_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("flash_mla_upstream", "flash_attn_interface"):
+        peer(monkeypatch, name)
+        sys.modules[name].__spec__ = ModuleSpec(name, None)
     chosen = libraries(["FlashMLA=flash_mla_upstream", "FA3"])
     assert [each.module for each in chosen] == ["mla_kernels", "flash_mla_upstream", "flash_attn_interface"]
     with pytest.raises(ValueError, match="FlashMLA, FlashInfer, FA3"):
         libraries(["Unknown=module"])
+    with pytest.raises(ValueError, match=r"FlashMLA=no_such_module.*accepts a module that can be imported"):
+        libraries(["FlashMLA=no_such_module"])
 
 
-def test_titles_tell_cells_apart() -> None:
-    for cells in CELLS.values():
-        assert len({cell.title for cell in cells}) == len(cells)
+def test_a_build_of_vllm_is_not_called_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = peer(monkeypatch, "flash_mla_of_vllm")
+    sys.modules["flash_mla_of_vllm"].__version__ = "vllm 0.26.0"  # type: ignore[attr-defined]
+    assert library.label == "FlashMLA as vLLM 0.26.0 ships it"
 
 
-def test_the_ratio_is_to_the_fastest_in_that_state() -> None:
-    def turn(library: str, graph: float, sustained: float, mj: float) -> dict[str, Any]:
-        return {"library": library, "graph": {"us": graph}, "sustained": {"us": sustained, "mj": mj}}
-
-    cell = {
-        "turns": [
-            turn("mla-kernels", 9, 20, 3),
-            turn("A", 12, 30, 6),
-            turn("B", 15, 10, 2),
-            turn("mla-kernels", 11, 20, 5),
-        ]
-    }
-    graph, sustained = (side_by_side.compared(cell, state) for state in ("graph", "sustained"))
-    energy = side_by_side.compared(cell, "sustained", "mj")
-    assert None not in (graph, sustained, energy)
-    assert (graph.peer, graph.ratio, graph.drift) == ("A", 1.2, 0.2)
-    assert (sustained.peer, sustained.ratio) == ("B", 0.5)
-    assert (energy.ours, energy.peer, energy.ratio) == (4, "B", 0.5)
-    assert side_by_side.compared(cell, "graph", "mj") is None
-
-
-def test_a_ratio_is_bold_beyond_the_drift_of_our_turns() -> None:
-    assert str(side_by_side.Comparison(100, "A", 103, drift=0.02)) == "**1.03x**"
-    assert str(side_by_side.Comparison(100, "A", 103, drift=0.04)) == "1.03x"
-    assert str(side_by_side.Comparison(100, "A", 97, drift=0.0)) == "0.97x"
-
-
-def test_the_committed_pages_are_those_of_the_data(tmp_path: Path) -> None:
-    """The README's table, the page and the charts are rendered from what was measured."""
-    document = json.loads(DATA.read_text())
-    readme, graph = (ROOT / "README.md").read_text(), side_by_side.ratios(document, "graph")
-    assert side_by_side.table(document) in readme
-    assert f"{min(graph):.2f}x to {max(graph):.2f}x" in readme
-    page = tmp_path / "docs" / "h200_side_by_side.md"
-    (page.parent / "data").mkdir(parents=True)
-    data = page.parent / "data" / DATA.name
-    data.write_text(DATA.read_text())
-    assert command.main([str(data), "--measured", "--page", str(page)]) == 0
-    assert page.read_text() == (PAGES / page.name).read_text()
-    for theme in ("light", "dark"):
-        assert "<svg" in page.with_name(f"h200_side_by_side_{theme}.svg").read_text()
-
-
-def test_bars_are_on_the_side_of_the_faster(tmp_path: Path) -> None:
-    document = json.loads(DATA.read_text())
-    light, dark = ratios.draw(document, tmp_path / "chart")
-    ahead = sum(ratio >= 1 for ratio in side_by_side.ratios(document, "graph"))
-    assert light.read_text().count("#1a7f37") == ahead
-    assert dark.read_text().count("#3fb950") == ahead
+def test_suites() -> None:
+    for suite in SUITES.values():
+        assert len({cell.title for cell in suite.cells}) == len(suite.cells)
+    assert {name: len(suite.cells) for name, suite in SUITES.items() if suite.states == SINGLE} == {
+        "dense": 96, "more": 42, "ragged": 24,
+    }  # fmt: skip
+    assert len(SUITES["sustained"].cells) == 7
+    lengths = {cell.problem.lengths: cell.problem.seq_lens for cell in SUITES["ragged"].cells}
+    assert (min(lengths["long"]), max(lengths["long"])) == (1024, 65536)
+    assert (min(lengths["zipf"]), max(lengths["zipf"])) == (256, 65536)

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
-from functools import partial
-from importlib.machinery import ModuleSpec
-from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import reference
+from mla_kernels.compat import flash_mla
 from mla_kernels.diagnostics.bench.problems import SCALE, shapes
 from mla_kernels.errors import ValueRangeError
 
 from benchmarks.ops import caches_cuda, sparse_cuda
 from benchmarks.ops.sparse_problems import DECODE_SUITES, PREFILL_SUITES, SparseDecode, SparsePrefill, decodes, prefills
-from benchmarks.ops.sparse_tensors import SparseDecodeTensors, chosen
+from benchmarks.ops.sparse_tensors import SparseDecodeTensors, SparsePrefillTensors, chosen
 from benchmarks.pages import page, roofline
-from benchmarks.peers import adapters, figures
+from benchmarks.peers import adapters
 
 from .imagined import COPY, US, imagine, shell
 
-FIGURES = Path(__file__).parents[2] / "docs" / "benchmarks" / "data" / "peers_h200_sparse.json"
 CPU = torch.device("cpu")
 DECODE = SparseDecode("bf16", "fp8_ds_mla", 4, 2, 200, 48, q_len=2, page_size=16)
 PREFILL = SparsePrefill("bf16", 4, 5, 100, 32)
@@ -101,18 +97,6 @@ def test_requests_have_slots_of_their_own():
     torch.testing.assert_close(out.float(), want, rtol=0.02, atol=1e-2)
 
 
-def test_figures_of_peers_are_of_the_suites():
-    known = figures.load(str(FIGURES))
-    rows = [{**cell.fields, "peers": [], "us": 1.0} for cell in every_cell()]
-    joined = figures.joined({"rows": rows}, known)["rows"]
-    assert sum(len(row["peers"]) for row in joined) == len(known["cells"])
-
-
-def every_cell() -> list[Any]:
-    decode = decodes(("bf16:fp8_ds_mla",), DECODE_SUITES["h200"], (2048,), (64,))
-    return [*decode, *prefills(("bf16",), PREFILL_SUITES["h200"], (2048,))]
-
-
 # Runs
 
 
@@ -124,7 +108,6 @@ def test_sparse_decode(measure):
     assert (row["us"], row["call us"]) == pytest.approx((US, 3.0))
     assert row["TFLOP/s"] == pytest.approx(DECODE.counts["FLOP"] / US / 1e6)
     assert (refused["variant"], refused["us"]) == ("no variant", None)
-    assert document["not installed"] == ["FlashMLA"]
 
 
 def test_sparse_prefill(measure):
@@ -145,8 +128,6 @@ def test_caches(measure, monkeypatch):
     assert [row.get("note") for row in document["rows"]] == [None] * len(cells)
     row = document["rows"][0]
     assert row["of ceiling"] == pytest.approx(row["bytes"] / US / 1e6 / COPY)
-    assert "peers" not in row
-    assert document["not installed"] == []
 
 
 # Peers
@@ -161,29 +142,24 @@ def fake_prefill(q, kv, indices, sm_scale):
     return mla.sparse_prefill(q, kv[:, 0], indices[:, 0], softmax_scale=sm_scale)
 
 
-@pytest.mark.parametrize(
-    ("op", "cell"), [(sparse_cuda.DECODE, DECODE), (sparse_cuda.PREFILL, PREFILL)], ids=["decode", "prefill"]
+FAKE = SimpleNamespace(
+    get_mla_metadata=lambda: ("metadata", None), flash_mla_with_kvcache=fake_decode, flash_mla_sparse_fwd=fake_prefill
 )
-def test_peers_are_called_as_they_want(measure, monkeypatch, op, cell):
-    module = ModuleType("flash_mla")
-    module.__spec__ = ModuleSpec("flash_mla", None)
-    vars(module).update(
-        __version__="7.8", get_mla_metadata=lambda: ("metadata", None), flash_mla_with_kvcache=fake_decode,
-        flash_mla_sparse_fwd=fake_prefill,
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "flash_mla", module)
-    document = measure(op, cell)
-    assert document["rows"][0]["peers"] == [{"name": "FlashMLA", "version": "7.8", "us": US, "source": "same run"}]
 
 
-def test_adapters_run_through_our_own_door(measure, monkeypatch):
-    """Which has FlashMLA's signatures."""
-    ours = partial(adapters.Peer, "ours", "mla_kernels.compat.flash_mla", "mla-kernels")
-    monkeypatch.setattr(adapters, "SPARSE_DECODE_PEERS", [ours(adapters.flash_mla_sparse_decode)])
-    monkeypatch.setattr(adapters, "SPARSE_PREFILL_PEERS", [ours(adapters.flash_mla_sparse_prefill)])
-    for op, cell in ((sparse_cuda.DECODE, DECODE), (sparse_cuda.PREFILL, PREFILL)):
-        (peer,) = measure(op, cell)["rows"][0]["peers"]
-        assert peer["us"] == US
+@pytest.mark.parametrize("module", [FAKE, flash_mla], ids=["as FlashMLA documents it", "our own door"])
+@pytest.mark.parametrize("op", ["decode", "prefill"])
+def test_peers_are_called_as_they_want(op, module):
+    """Our own door has FlashMLA's signatures."""
+    if op == "decode":
+        decode = SparseDecodeTensors(DECODE, CPU, 2)
+        got = adapters.SPARSE_DECODE_PEERS[0].prepare(module, decode)(1)
+        want, _ = mla.sparse_decode(decode.q[1], decode.kv_cache, decode.indices[1], softmax_scale=SCALE)
+    else:
+        prefill = SparsePrefillTensors(PREFILL, CPU, 2)
+        got = adapters.SPARSE_PREFILL_PEERS[0].prepare(module, prefill)(1)
+        want, *_ = mla.sparse_prefill(prefill.q[1], prefill.kv[1], prefill.indices[1], softmax_scale=SCALE)
+    assert adapters.relative_error(got, want) < 0.01
 
 
 # What a measurement becomes
@@ -199,9 +175,8 @@ def test_pages(measure, monkeypatch, tmp_path):
     for title, document in runs.items():
         text = page.page({"command": "c", **document}, data="x.json", picture=None)
         assert text.startswith(f"# {title}: Imagined GPU\n")
-        (header, *_), rows = (line for line in text.splitlines() if line.startswith("| ")), document["rows"]
+        header, *_ = (line for line in text.splitlines() if line.startswith("| "))
         assert "us" in header.split(" | ")
-        assert ("best peer" in header) == ("peers" in rows[0])
         assert all(f"- `{column}`: " in text for column in document["method"])
     assert "3.00 TB/s read and written, the fastest of torch's copies" in text
     for name in ("Sparse decode", "Sparse prefill"):

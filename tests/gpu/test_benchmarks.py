@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import mla_kernels as mla
@@ -16,6 +17,8 @@ from benchmarks.command import main
 from benchmarks.ops import caches_cuda, cuda, decode_cuda, run_cuda, sparse_cuda
 from benchmarks.ops.sparse_problems import SparseDecode, SparsePrefill
 from benchmarks.peers import adapters
+from benchmarks.side_by_side import libraries, run
+from benchmarks.side_by_side.cells import ALL, SUITES, Suite, dense
 from tests.gpu.support.availability import refuse, require_op
 
 CEILINGS = {"read TB/s": 4.0, "GEMM TFLOP/s": 800.0}
@@ -153,18 +156,37 @@ def uncaptured(module: Any, tensors: Tensors) -> adapters.Launch:
     return eager
 
 
-def test_peers(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared = (ours, wrong, uncaptured, ours)
-    listed = [adapters.Peer(str(place), "mla_kernels", "mla-kernels", each) for place, each in enumerate(prepared)]
-    monkeypatch.setattr(adapters, "PEERS", listed)
-    (row,) = measure(Problem("bf16", "bf16", 128, 2, 200, page_size=128))
-    same, other, failed, again = row["peers"]
-    assert same["us"] > 0
-    assert same["version"] == mla.__version__
+@pytest.fixture
+def side_by_side(measure: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Measure a small dense decode side by side, with peers that are ours under other names."""
+    monkeypatch.setitem(SUITES, "smoke", Suite("One", ALL, (dense(128, 2, 256),)))
+
+    def call(*prepared: Any, apart: bool = False) -> list[dict[str, Any]]:
+        peers = [adapters.Peer(str(place), "mla_kernels", "mla-kernels", each) for place, each in enumerate(prepared)]
+        monkeypatch.setitem(libraries._PEERS, "decode", peers)
+        chosen = [libraries.Library(libraries.OURS, "mla_kernels")]
+        chosen += [libraries.Library(peer.name, peer.module) for peer in peers]
+        (cell,) = run.measure(run.Run("smoke", chosen, 0.1, apart, "a command"), tmp_path / "out.json")["cells"]
+        turns: list[dict[str, Any]] = json.loads(json.dumps(cell))["turns"]
+        return turns
+
+    return call
+
+
+def test_side_by_side(side_by_side: Any) -> None:
+    first, same, other, failed, again, last = side_by_side(ours, wrong, uncaptured, ours)
+    for turn in (first, same, again, last):
+        assert "note" not in turn
+        assert turn["error"] < 0.02
+        assert all(0 < turn[state]["us"] < 10_000 for state in ALL)
     assert other["note"].startswith("its output differs from ours")
-    assert (failed["us"], failed["note"]) == (None, "ValueError: not in a graph")
-    assert again["us"] > 0
-    assert "note" not in row
+    assert failed["note"] == "ValueError: not in a graph"
+    assert "graph" not in failed
+
+
+def test_side_by_side_in_processes(side_by_side: Any) -> None:
+    first, last = side_by_side(apart=True)
+    assert all(0 < turn[state]["us"] < 10_000 for turn in (first, last) for state in ALL)
 
 
 def test_command(measure: Any, arch: str, capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:

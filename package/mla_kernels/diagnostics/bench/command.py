@@ -18,8 +18,8 @@ from mla_kernels.errors import ValueRangeError
 SHAPE = ("heads", "q_len", "batch", "seq")
 """The options whose combinations are the shapes."""
 LENGTHS_HELP = (
-    "lengths of the requests: equal (--seq each), normal (--seq on average, half of it as deviation), or long (one of "
-    "65536 tokens, the others of 1024); default equal"
+    "lengths of the requests: equal (--seq each), normal (--seq on average, half of it as deviation), long (one of "
+    "65536 tokens, the others of 1024), or zipf (from 65536 to 256 tokens by rank); default equal"
 )
 _LISTS = ((16, 128), (1,), (8,), (4096,))
 

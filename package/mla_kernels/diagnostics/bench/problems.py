@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from math import log
 from random import Random
 
 from mla_kernels.errors import ValueRangeError
@@ -19,9 +20,11 @@ ROW_BYTES = {row.name: row.token_bytes for row in FORMATS if (row.d_qk, row.d_v)
 _COLUMNS = {"q_dtype": "q", "kv_dtype": "kv", "num_heads": "heads"}
 """Attributes whose columns have shorter names."""
 
-LENGTHS = ("equal", "normal", "long")
+LENGTHS = ("equal", "normal", "long", "zipf")
 LONG, SHORT = 16 * 4096, 1024
 """Tokens of the one long request of ``long``, and of those beside it."""
+SHORTEST = 256
+"""Tokens of the shortest request of ``zipf``; the longest has ``LONG``."""
 
 Shape = tuple[int, int, int, int]
 """Heads, new tokens, requests, and tokens in the cache of each."""
@@ -44,13 +47,14 @@ class Problem:
     q_dtype, kv_dtype : str
     num_heads, batch : int
     seq : int
-        Tokens in the cache of each request, the new ones included; of the longest where ``lengths`` is ``long``.
+        Tokens in the cache of each request, the new ones included; of the longest where ``lengths`` is ``long`` or
+        ``zipf``.
     q_len : int
         New tokens of each request.
     page_size : int
     lengths : str
-        ``equal``; ``normal``, with half the mean as deviation and as many tokens in all; or ``long``, one request of
-        65536 tokens among requests of 1024.
+        ``equal``; ``normal``, with half the mean as deviation and as many tokens in all; ``long``, one request of
+        65536 tokens among requests of 1024; or ``zipf``, from 65536 tokens to 256 by a power of the rank.
     """
 
     q_dtype: str
@@ -69,6 +73,8 @@ class Problem:
             return (self.seq,) * self.batch
         if self.lengths == "long":
             return (LONG, *[SHORT] * (self.batch - 1))
+        if self.lengths == "zipf":
+            return _zipf(self.batch)
         return _normal(self.batch, self.seq)
 
     @property
@@ -138,7 +144,7 @@ def problems(
     for name, (heads, q_len, batch, seq), page_size in product(dtypes, shapes, page_sizes):
         q_dtype, kv_dtype = dtypes_of(name)
         require_positive(heads=heads, q_len=q_len, batch=batch, seq=seq, page_size=page_size)
-        longest = LONG if lengths == "long" else seq
+        longest = LONG if lengths in {"long", "zipf"} else seq
         result.append(Problem(q_dtype, kv_dtype, heads, batch, longest, q_len, page_size, lengths))
     return tuple(dict.fromkeys(result))
 
@@ -181,4 +187,13 @@ def _normal(batch: int, mean: int) -> tuple[int, ...]:
         step = 1 if off > 0 else -1
         for place in sorted(range(batch), key=lengths.__getitem__, reverse=True)[: abs(off)]:
             lengths[place] = max(1, lengths[place] + step)
+    return tuple(lengths)
+
+
+@cache
+def _zipf(batch: int) -> tuple[int, ...]:
+    """Lengths that fall with a power of their rank, from ``LONG`` to ``SHORTEST``, in random order."""
+    exponent = log(LONG / SHORTEST) / log(max(2, batch))
+    lengths = [round(LONG / rank**exponent) for rank in range(1, batch + 1)]
+    Random(f"zipf {batch}").shuffle(lengths)
     return tuple(lengths)

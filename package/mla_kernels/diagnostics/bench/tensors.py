@@ -11,6 +11,7 @@ from mla_kernels.formats import HEAD_DIM, LATENT
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WHOLE = 128
 """Tokens whose multiples a block table covers: kernels with tiles of so many ask for it."""
+_SEED = 576
 
 
 class Tensors:
@@ -60,10 +61,11 @@ def _tables(seq_lens: torch.Tensor, page_size: int, count: int, generator: torch
 
 
 def seeded(device: torch.device) -> torch.Generator:
-    """A generator of its own: torch's refuses to go on after another's launches could not be captured."""
-    generator = torch.Generator(device)
-    generator.seed()
-    return generator
+    """A generator of its own, with the same seed in each process.
+
+    torch's default generator refuses to go on after another library's launches could not be captured.
+    """
+    return torch.Generator(device).manual_seed(_SEED)
 
 
 def stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:

@@ -22,44 +22,95 @@ struct Epilogue {
   static constexpr int kHalfFragments = kHalf / kFragmentColumns;
   static constexpr uint32_t kSideFragments = kPvColumns / kFragmentColumns;
 
+  using Element = typename Format::Element;
+  static constexpr int kVectors = kChunkVectors<Element>;
+  static constexpr int kAtomVectors = kSwizzleRows * kVectors;
+  static constexpr int kRowVectors = kPvColumns / kVectorElements<Element>;
+  static constexpr int kWarpRows = 16;
+  static constexpr int kRowsAtOnce = kWarp / kRowVectors;
+  using Vector = uint4;
   using Rows = float[kThreadRows];
 
   const Params& params;
   SharedStorage<Format>& shared;
-  const int thread;
-  const int side;
   Accumulator (&out)[2];  // of the halves
 
   // Stores a partial result that the blocks combine, in fragments.
-  __device__ __forceinline__ void store_partial(const WorkTile& work, int first_row,
-                                                const Rows& scale) const {
-    const int r = request_row(first_row);
+  __device__ __forceinline__ void store_partial(const WorkTile& work, const Rows& scale) const {
+    const int r = request_row();
     if (r / 16 * 16 >= params.shape.rows) return;  // none of the warp's rows exists
-    float* const to = fragment_at(params.partials, work.partial, r, thread % 4) +
-                      side * (kSideFragments * kFragmentElements);
+    float* const to = fragment_at(params.partials, work.partial, r, read_lane_index() % 4) +
+                      side_of_thread() * static_cast<int>(kSideFragments * kFragmentElements);
     store_half<0>(to, scale);
     store_half<1>(to + kHalfFragments * kFragmentElements, scale);
   }
 
-  // Stores rows of the result, or of a partial result that the combine kernel reads.
-  __device__ __forceinline__ void store_rows(const WorkTile& work, int first_row,
-                                             const Rows& scale) const {
-    const int r = request_row(first_row);
-    store_row<0>(work, r, scale[0]);
-    store_row<1>(work, r + 8, scale[1]);
+  // Stores rows of a partial result that the combine kernel reads.
+  __device__ __forceinline__ void store_partial_rows(const WorkTile& work,
+                                                     const Rows& scale) const {
+    const int r = request_row();
+    store_partial_row<0>(work, r, scale[0]);
+    store_partial_row<1>(work, r + 8, scale[1]);
+  }
+
+  // Stores rows of the result. They go through `halves`, the memory of the last tile's latent, of
+  // which this warpgroup alone has read these columns, so that a lane stores 16 bytes of a row.
+  // `release` says that the tile is no longer needed.
+  template <class Release>
+  __device__ __forceinline__ void store_rows(const WorkTile& work, const Rows& scale,
+                                             Vector* const (&halves)[2],
+                                             const Release& release) const {
+    const bool exists = first_row() + warp_row() < params.shape.rows;
+    if (exists) {
+      clear_rows_without_p(scale);
+      put_half(scale, out[0], halves[0]);
+      put_half(scale, out[1], halves[1]);
+      __syncwarp();
+    }
+    if (!exists || !params.out_is_aligned_to_16) {
+      if (exists) store_elements(work, halves);
+      return release();
+    }
+    Vector own[2][kWarpRows / kRowsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) own[half][i] = halves[half][vector_at(i)];
+    }
+    // The fence in it would wait for stores to global memory, so these come later.
+    release();
+#pragma unroll
+    for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
+      const int r = first_row() + row_at(i);
+      if (r >= params.shape.rows) return;
+      auto* const to = reinterpret_cast<Vector*>(out_at(work, r));
+      to[0] = own[0][i];
+      to[kHalf / kVectorElements<Element>] = own[1][i];
+    }
+  }
+
+  // Stores the rows of a request without tokens.
+  __device__ __forceinline__ void store_zeros(const WorkTile& work) const {
+#pragma unroll 1
+    for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
+      const int r = first_row() + row_at(i);
+      if (r >= params.shape.rows) return;
+      uint16_t* const to = out_at(work, r);
+#pragma unroll
+      for (int e = 0; e < kVectorElements<Element>; ++e) to[e] = to[kHalf + e] = 0;
+    }
   }
 
   // Combines the two splits of a request when the other one is there as well. Of a pair of blocks
   // that end together, each combines one half of the columns and gives the other one its sums of
   // the other half.
-  __device__ __forceinline__ void combine_two(const WorkTile& work, int first_row,
-                                              const Rows& scale) {
+  __device__ __forceinline__ void combine_two(const WorkTile& work, const Rows& scale) {
     // One of the warps builds the list of splits, which is complete then.
     cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kCombineBarrier);
     const bool in_pair = shared.splits.in_pairs;
     int half = in_pair && work.partial > work.other_partial;
     if (in_pair) {
-      exchange_partials(work.partial, request_row(first_row), half, scale);
+      exchange_partials(work.partial, request_row(), half, scale);
       grid_sync(params, shared.splits);
     } else {
       // The right half waits in the memory of tiles, since there are no registers for both.
@@ -72,7 +123,7 @@ struct Epilogue {
     }
 #pragma unroll 1
     while (true) {
-      combine_half(work, request_row(first_row), half, scale);
+      combine_half(work, request_row(), half, scale);
       if (in_pair || half == 1) return;
       half = 1;
 #pragma unroll
@@ -87,10 +138,13 @@ struct Epilogue {
   }
 
  private:
-  // The row of the request that is a thread's first. It is worked out anew each time, or the
-  // compiler keeps what follows from it in registers.
-  static __device__ __forceinline__ int request_row(int first_row) {
-    return accumulator_row(first_row, read_thread_index() % kWarpgroup);
+  // The first row of the block's tile, and the one that is a thread's first. They are worked out
+  // anew each time, or the compiler keeps what follows from them in registers.
+  __device__ __forceinline__ int first_row() const {
+    return *static_cast<const volatile int32_t*>(&shared.first_row);
+  }
+  __device__ __forceinline__ int request_row() const {
+    return accumulator_row(first_row(), read_thread_index() % kWarpgroup);
   }
 
   // The column of the j-th pair of a thread's row, from the column where the thread begins.
@@ -126,36 +180,100 @@ struct Epilogue {
   }
 
   template <int kRow>
-  __device__ __forceinline__ void store_row(const WorkTile& work, int r, float scale) const {
-    const bool exists = r < params.shape.rows;
+  __device__ __forceinline__ void store_partial_row(const WorkTile& work, int r,
+                                                    float scale) const {
     const int thread = read_thread_index();
-    const int column = thread / kWarpgroup * kPvColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
-    if (!Params::kIsSparse && work.partial >= 0) {
-      // The index is unsigned, or the compiler keeps the upper half of its sign in a register.
-      const int64_t at = uint64_t{static_cast<uint32_t>(work.partial)} * params.partials.rows + r;
-      float* const to =
-          params.partials.out + at * kLatent + thread / kWarpgroup * kPvColumns + thread % 4 * 2;
-      if (!exists) return;
+    // The index is unsigned, or the compiler keeps the upper half of its sign in a register.
+    const int64_t at = uint64_t{static_cast<uint32_t>(work.partial)} * params.partials.rows + r;
+    float* const to =
+        params.partials.out + at * kLatent + thread / kWarpgroup * kPvColumns + thread % 4 * 2;
+    if (r >= params.shape.rows) return;
 #pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, scale);
-      }
-      return;
-    }
-    const int s = params.shape.token_of(r);
-    const int h = params.shape.head_of(r);
-    auto* const to = params.out.template at<uint16_t>(work.request, s, h) + column;
-#pragma unroll
-    for (int j = 0; j < kPairs; j += 2) {
-      uint32_t pairs[2] = {rounded<kRow>(j, scale), rounded<kRow>(j + 1, scale)};
-      store_four(to + offset(j), pairs, exists);
+    for (int j = 0; j < kPairs; ++j) {
+      *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, scale);
     }
   }
 
-  template <int kRow>
-  __device__ __forceinline__ uint32_t rounded(int j, float scale) const {
-    const float2 own = sums<kRow>(j, scale);
-    return pack_pair<Out>(own.x, own.y);
+  // The first of the rows of a tile that a warp has.
+  static __device__ __forceinline__ int warp_row() {
+    return static_cast<uint32_t>(read_thread_index()) % kWarpgroup / kWarp * kWarpRows;
+  }
+  // The row of a tile of which a lane stores a vector at the i-th time, and which vector of the
+  // warpgroup's columns it stores.
+  static __device__ __forceinline__ int row_at(int i) {
+    return warp_row() + i * kRowsAtOnce + static_cast<int>(read_lane_index() / kRowVectors);
+  }
+  static __device__ __forceinline__ int own_vector() { return read_lane_index() % kRowVectors; }
+
+  static __device__ __forceinline__ int side_of_thread() {
+    return static_cast<uint32_t>(read_thread_index()) / kWarpgroup;
+  }
+
+  // Where the warpgroup's columns of a row are in a half, in HalfLayout.
+  __device__ __forceinline__ int vectors_of(uint32_t row) const {
+    constexpr int kSideChunks = kPvColumns / kChunk;
+    return (row / kSwizzleRows * kHalfChunks + side_of_thread() * kSideChunks) * kAtomVectors +
+           row % kSwizzleRows * kVectors;
+  }
+  __device__ __forceinline__ int vector_at(int i) const {
+    const uint32_t row = row_at(i);
+    const uint32_t vector = own_vector();
+    return vectors_of(row) + vector / kVectors * kAtomVectors +
+           (vector % kVectors ^ row % kSwizzleRows);
+  }
+
+  // Where a lane's vector of the left half of a row is in the output.
+  __device__ __forceinline__ uint16_t* out_at(const WorkTile& work, int r) const {
+    return params.out.template at<uint16_t>(work.request, params.shape.token_of(r),
+                                            params.shape.head_of(r)) +
+           side_of_thread() * kPvColumns + own_vector() * kVectorElements<Element>;
+  }
+
+  // A row without P is 0, whatever its sum is.
+  __device__ __forceinline__ void clear_rows_without_p(const Rows& scale) const {
+    if (scale[0] == 0 || scale[1] == 0) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        if (scale[e % 4 / 2] == 0) out[0](e) = out[1](e) = 0;
+      }
+    }
+    __syncwarp();
+  }
+
+  // Puts a half of the accumulators into shared memory, as rows.
+  __device__ __forceinline__ void put_half(const Rows& scale, const Accumulator& sums,
+                                           Vector* half) const {
+    const uint32_t lane = read_lane_index();
+    // Each lane names the row and the vector of one of the 32 that an instruction stores.
+    Vector* const to = half + vectors_of(warp_row() + lane % kWarpRows);
+    const uint32_t first = lane / kWarpRows ^ lane % kSwizzleRows;
+    const auto pair = [&](int i) {
+      return pack_pair<Out>(sums(i * 2) * scale[i % 2], sums(i * 2 + 1) * scale[i % 2]);
+    };
+#pragma unroll
+    for (int j = 0; j < kHalfPairs; j += 2) {
+      cute::SM90_U32x4_STSM_N::copy(pair(j * 2), pair(j * 2 + 1), pair(j * 2 + 2), pair(j * 2 + 3),
+                                    reinterpret_cast<cute::uint128_t&>(
+                                        to[j / kVectors * kAtomVectors + (first ^ j % kVectors)]));
+    }
+  }
+
+  // Stores rows that are not aligned to 16 bytes.
+  __device__ __forceinline__ void store_elements(const WorkTile& work,
+                                                 Vector* const (&halves)[2]) const {
+#pragma unroll 1
+    for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
+      const int r = first_row() + row_at(i);
+      if (r >= params.shape.rows) return;
+      uint16_t* const to = out_at(work, r);
+      const auto* const left = reinterpret_cast<const uint16_t*>(halves[0] + vector_at(i));
+      const auto* const right = reinterpret_cast<const uint16_t*>(halves[1] + vector_at(i));
+#pragma unroll 1
+      for (int e = 0; e < kVectorElements<Element>; ++e) {
+        to[e] = left[e];
+        to[kHalf + e] = right[e];
+      }
+    }
   }
 
   // A lane has two neighbours of every eight columns. Two lanes exchange theirs of sixteen, so that

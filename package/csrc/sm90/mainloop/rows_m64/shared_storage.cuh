@@ -21,6 +21,7 @@ inline constexpr int kRegisterChunks = 5;
 // Named barriers; 0 is that of all threads until the roles begin, then of the logits' warpgroup.
 inline constexpr uint32_t kQueryBarrier = 1;    // of the warps that fill the KV pipelines
 inline constexpr uint32_t kCombineBarrier = 2;  // of the two warpgroups of the output
+inline constexpr uint32_t kFirstPvBarrier = 3;  // of one of them
 
 template <class Format>
 struct SharedStorage {
@@ -38,6 +39,7 @@ struct SharedStorage {
   float final_scale[kPStages][kTileRows];  // the factor of the output with a work tile's last tile
   int32_t rescales[kPStages][kWarps];      // whether any row of a warp has a factor other than 1
   alignas(8) uint32_t present[kRopeStages][2];  // a bit for each token
+  int32_t first_row;  // of the block's tile in a request
   WorkTilePipeline work_tiles;
   SplitList splits;
   Barrier query_wanted;

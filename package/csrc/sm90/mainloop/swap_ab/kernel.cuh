@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int warp = threadIdx.x / kWarp - kConsumers * kWarps;
     if (warp == 0) {
       TmaProducer<kRows, Params>{params, shared}.run(WorkTileProducerConsumer(
-          shared.work_tiles, TileScheduler<Params>(params, static_cast<int>(blockIdx.x))));
+          shared.work_tiles, TileScheduler<Params>(params, static_cast<int>(blockIdx.y))));
     } else {
       QueryProducer<kRows, Params>{params, shared, warp - 1}.run();
     }

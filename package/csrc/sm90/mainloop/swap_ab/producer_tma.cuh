@@ -24,9 +24,10 @@ struct TmaProducer {
     WorkTile work;
     while (work_tiles.next(work)) {
       if (work.first_block >= work.end_block) continue;
-      PagedKvTma kv(params.kv, work);
-      kv.read_ahead();
+      const FirstPages pages(params.kv, params.capacity, work.request, work.first_block);
+      PagedKvTma kv(params.kv, work, pages);
       for (int block = work.first_block; block < work.end_block; ++block) {
+        if (block == work.first_block + 1) kv.read_ahead();
         kv.begin_tile(block);
         load(PipelineState<kStages>(tile), kv, work.tokens - block * kTileTokens, leads);
         ++tile;
