@@ -280,6 +280,7 @@ typedef struct mla_variant {
 } mla_variant;
 
 // `problem` points to the struct of the variant's op. Buffers named plan and workspace live on the problem's device.
+// A launch answers MLA_WORKSPACE, and does nothing, where one of them has fewer bytes than its size says.
 MLA_EXPORT const char* mla_abi_hash(void);
 MLA_EXPORT const char* mla_version(void);
 MLA_EXPORT const mla_variant* mla_registry(int64_t* count);

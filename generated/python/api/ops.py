@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from mla_kernels.api import selection
 from mla_kernels.api.selection import select
+from mla_kernels.errors import ShapeError
 from mla_kernels.kernels.base import Plan
 from mla_kernels.kernels.planned import plan_for
 from mla_kernels.scalars import is_preset
@@ -108,27 +109,34 @@ def decode(
             "check": check,
         }
         return torch_ops.call("decode", arguments)  # type: ignore[no-any-return]
-    kernel = selection.decode_kernel(q, kv_cache, out, block_table is not None, plan)
+    planned = selection.planned_decode_kernel(out, block_table is not None, plan)
+    kernel = planned or selection.decode_kernel(q, kv_cache, out, block_table is not None, plan)
     if plan is None and not (is_preset(max_splits, 0) and is_preset(batch_invariant, False)):
         options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "stream": stream}
         plan = plan_for(kernel, q, seq_lens, **options)
-    return kernel.launch(  # type: ignore[no-any-return]
-        q,
-        kv_cache,
-        block_table,
-        seq_lens,
-        plan=plan,
-        softmax_scale=softmax_scale,
-        q_scale=q_scale,
-        kv_scale=kv_scale,
-        out_scale=out_scale,
-        causal=causal,
-        out=out,
-        lse=lse,
-        workspace=workspace,
-        stream=stream,
-        check=check,
-    )
+    while True:
+        try:
+            return kernel.launch(  # type: ignore[no-any-return]
+                q,
+                kv_cache,
+                block_table,
+                seq_lens,
+                plan=plan,
+                softmax_scale=softmax_scale,
+                q_scale=q_scale,
+                kv_scale=kv_scale,
+                out_scale=out_scale,
+                causal=causal,
+                out=out,
+                lse=lse,
+                workspace=workspace,
+                stream=stream,
+                check=check,
+            )
+        except ShapeError:  # the cache may have pages of another size
+            if kernel is not planned:
+                raise
+            planned, kernel = None, selection.decode_kernel(q, kv_cache, out, block_table is not None, plan)
 
 
 def sparse_decode(

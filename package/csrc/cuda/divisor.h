@@ -1,6 +1,7 @@
 // Divides by a number that is known ahead, with a product and a shift.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda/host_device.h"
@@ -14,7 +15,7 @@ class Divisor {
  public:
   Divisor() = default;
   explicit Divisor(uint32_t divisor) : divisor_(divisor) {
-    while (shift_ < 31 && uint32_t{1} << shift_ < divisor) ++shift_;
+    if (divisor > 1) shift_ = std::min(31u, 32u - __builtin_clz(divisor - 1));  // log2, rounded up
     const uint64_t excess = (uint64_t{1} << shift_) - divisor;
     factor_ = static_cast<uint32_t>((excess << 32) / divisor + 1);
   }

@@ -82,22 +82,24 @@ def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]
     return tuple(key)
 
 
-def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, plan: Plan | None = None) -> Kernel:
-    """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it.
+def planned_decode_kernel(out: Tensor | None, paged: bool, plan: Plan | None) -> Kernel | None:
+    """The kernel that ``decode_kernel`` chose last beside such a plan, without a look at the tensors.
 
     A plan names the variant, and the launch refuses what does not fit its traits and numbers: beside a plan and an
-    ``out``, the layout and the page size tell the rest.
+    ``out``, the layout and the page size tell the rest. The page size may be another now, which the launch refuses
+    too; to read a shape off a torch tensor takes longer than the rest of the choice.
     """
-    cache = first(kv_cache)
-    if type(plan) is not Plan or out is None:
-        return _decode_kernel(q, kv_cache, out, paged)
-    try:
-        return _decodes[plan.shape, paged, cache.shape[1]]
-    except Exception:  # what is no tensor may raise anything
-        pass
+    if type(plan) is Plan and out is not None:
+        return _decodes.get((plan.shape, paged))
+    return None
+
+
+def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, plan: Plan | None = None) -> Kernel:
+    """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it."""
     kernel = _decode_kernel(q, kv_cache, out, paged)
-    if plan.variant == kernel.variant.name:
-        remember(_decodes, (plan.shape, paged, cache.shape[1]), kernel)
+    if type(plan) is Plan and out is not None and plan.variant == kernel.variant.name:
+        _decodes.pop((plan.shape, paged), None)
+        remember(_decodes, (plan.shape, paged), kernel)
     return kernel
 
 

@@ -130,6 +130,7 @@ mla_status mla_prepare(int64_t variant, int32_t device) {
 
 mla_status mla_launch(int64_t variant, const void* problem, const void* plan, int64_t bytes,
                       void* workspace, int64_t workspace_size, void* stream) {
+  if (bytes < plan_bytes || workspace_size < workspace_bytes) return MLA_WORKSPACE;
   record.plan = plan;
   record.plan_bytes = bytes;
   record.workspace = workspace;

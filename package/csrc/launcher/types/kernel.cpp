@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <iterator>
+#include <string>
 
 #include "launcher/arguments/problem.h"
 #include "launcher/arguments/scalar.h"
@@ -39,6 +40,28 @@ bool ask_size(const Kernel& kernel, SizeFunction size, Problem& problem, int64_t
   return check(kernel, size(kernel.variant, problem.data(), bytes));
 }
 
+// Answers a launch that the payload refused for its buffers: returns the bytes that it lacks where
+// a buffer was not given, and otherwise raises.
+PyObject* answer_lacking(const Kernel& kernel, Problem& problem, const Buffer& plan,
+                         const Buffer& workspace) {
+  const Functions& payload = kernel.payload->functions;
+  const std::string refusal = payload.last_error();  // which the questions below may replace
+  int64_t plan_bytes = 0, workspace_bytes = 0;
+  if (!ask_size(kernel, payload.plan_size, problem, &plan_bytes) ||
+      !ask_size(kernel, payload.workspace_size, problem, &workspace_bytes) ||
+      (plan.given && !check_size("plan", plan, plan_bytes)) ||
+      (workspace.given && !check_size("workspace", workspace, workspace_bytes))) {
+    return nullptr;
+  }
+  const long long lacks_plan = plan.given ? 0 : plan_bytes;
+  const long long lacks_workspace = workspace.given ? 0 : workspace_bytes;
+  if (lacks_plan > 0 || lacks_workspace > 0) {
+    return Py_BuildValue("(LL)", lacks_plan, lacks_workspace);
+  }
+  refuse_status(MLA_WORKSPACE, refusal.c_str());
+  return nullptr;
+}
+
 PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   const auto& kernel = *reinterpret_cast<const Kernel*>(self);
   const OpBinding& op = *kernel.spec.op;
@@ -59,26 +82,15 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   }
   const Functions& payload = kernel.payload->functions;
   Buffer plan, workspace;
-  int64_t plan_bytes = 0, workspace_bytes = 0;
   if (!problem.read_buffer("plan", rest[0], false, &plan) ||
-      !problem.read_buffer("workspace", rest[1], true, &workspace) || !problem.check_memory() ||
-      !ask_size(kernel, payload.plan_size, problem, &plan_bytes) ||
-      !ask_size(kernel, payload.workspace_size, problem, &workspace_bytes)) {
+      !problem.read_buffer("workspace", rest[1], true, &workspace) || !problem.check_memory()) {
     return nullptr;
-  }
-  if ((plan.given && !check_size("plan", plan, plan_bytes)) ||
-      (workspace.given && !check_size("workspace", workspace, workspace_bytes))) {
-    return nullptr;
-  }
-  const long long lacks_plan = plan.given ? 0 : plan_bytes;
-  const long long lacks_workspace = workspace.given ? 0 : workspace_bytes;
-  if (lacks_plan > 0 || lacks_workspace > 0) {
-    return Py_BuildValue("(LL)", lacks_plan, lacks_workspace);
   }
   const mla_status status = run_unlocked([&] {
     return payload.launch(kernel.variant, problem.data(), plan.data, plan.bytes, workspace.data,
                           workspace.bytes, problem.stream());
   });
+  if (status == MLA_WORKSPACE) return answer_lacking(kernel, problem, plan, workspace);
   if (!check(kernel, status)) return nullptr;
   return none();
 }
