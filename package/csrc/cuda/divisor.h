@@ -1,7 +1,6 @@
 // Divides by a number that is known ahead, with a product and a shift.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "cuda/host_device.h"
@@ -15,7 +14,7 @@ class Divisor {
  public:
   Divisor() = default;
   explicit Divisor(uint32_t divisor) : divisor_(divisor) {
-    if (divisor > 1) shift_ = std::min(31u, 32u - __builtin_clz(divisor - 1));  // log2, rounded up
+    while (shift_ < 31 && uint32_t{1} << shift_ < divisor) ++shift_;
     const uint64_t excess = (uint64_t{1} << shift_) - divisor;
     factor_ = static_cast<uint32_t>((excess << 32) / divisor + 1);
   }
