@@ -42,9 +42,9 @@ class Consumer {
       softmax_.start(work, shared_.logit_scale[work_tiles.count() % Shared::kScaleStages]);
       compute(work, blocks, PipelineState<Shared::kQueryStages>(work_tiles.count() - 1));
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
-          work, blocks, first_tile_, softmax_, sums_);
-      first_tile_ += blocks;
-      others_tiles_ += (blocks + consumer_) / kConsumers;
+          work, blocks, first_tile(), softmax_, sums_);
+      const uint32_t others = position_ + (blocks + consumer_) / kConsumers;
+      position_ = (first_tile() + blocks) << 1 | (others & 1);
     }
   }
 
@@ -54,7 +54,7 @@ class Consumer {
     shared_.query_full[query.stage].wait(query.phase);
 #pragma unroll 1
     for (int i = consumer_; i < blocks; i += kConsumers) {
-      const uint32_t tile = in_uniform_register(first_tile_ + i);
+      const uint32_t tile = in_uniform_register(first_tile() + i);
       const int first_token = (work.first_block + i) * kTileTokens;
       if (i > 0) wait_for_turn(i);
       const uint64_t present = mma_.multiply_keys(query.stage, tile, logits_);
@@ -68,12 +68,15 @@ class Consumer {
     shared_.query_empty[query.stage].arrive();
   }
 
+  // The first tile of the work tile, in KV's pipelines.
+  __device__ __forceinline__ uint32_t first_tile() const { return position_ >> 1; }
+
   // Waits until the other consumer has received the tile before the work tile's i-th. Tiles may
   // arrive in any order, and a phase of a stage's barrier tells a use from the one before only to
   // those who know that all uses before that are over.
   __device__ __forceinline__ void wait_for_turn(int i) const {
     static_assert(kConsumers == 2);
-    shared_.received[1 - consumer_].wait((others_tiles_ + (i - 1) / 2) & 1);
+    shared_.received[1 - consumer_].wait((position_ + (i - 1) / 2) & 1);
   }
 
   // Turns the logits into P, in shared memory for all of the consumer's warps.
@@ -130,8 +133,9 @@ class Consumer {
   Softmax softmax_;
   Accumulator logits_;
   Accumulator sums_[kLatentChunks];
-  uint32_t first_tile_ = 0;    // of the work tile, in KV's pipelines
-  uint32_t others_tiles_ = 0;  // that the other consumer has had in work tiles before
+  // The first tile and, in the lowest bit, whether the other consumer has had an odd number of
+  // tiles in work tiles before: there is one register for both.
+  uint32_t position_ = 0;
 };
 
 }  // namespace mla::sm90::swap_ab
