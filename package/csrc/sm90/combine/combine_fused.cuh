@@ -43,6 +43,12 @@ class FusedCombine {
   // Finds the first round, best before the blocks synchronize.
   __device__ __forceinline__ void prepare() { found_ = rounds_.next(round_); }
 
+  // The same for blocks that have already synchronized.
+  __device__ __forceinline__ void prepare_late() {
+    prepare();
+    sync();
+  }
+
   __device__ __forceinline__ void run() {
 #pragma unroll 1
     for (; found_; found_ = rounds_.next(round_)) {
@@ -287,7 +293,8 @@ __device__ __forceinline__ void combine_fused(const Params& params, const SplitL
   static_assert(sizeof(SharedStorage) <= kBytes);
   FusedCombine<Out, Params> combine(params, list, *static_cast<SharedStorage*>(memory), barrier);
   if (is_synchronized) {
-    combine.prepare();
+    // The other warps may still read sums that wait in this memory.
+    combine.prepare_late();
   } else if (!grid_sync(params, list, [&] { combine.prepare(); })) {
     return;
   }
