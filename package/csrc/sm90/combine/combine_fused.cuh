@@ -5,37 +5,32 @@
 #include <cutlass/arch/barrier.h>
 
 #include <cmath>
-#include <cute/arch/copy_sm90_tma.hpp>
 
 #include "sm90/combine/grid_sync.cuh"
 #include "sm90/combine/row_results.cuh"
 #include "sm90/common/elements.cuh"
-#include "sm90/common/pipeline.cuh"
 #include "sm90/common/special_registers.cuh"
 
 namespace mla::sm90 {
 
 // Two warpgroups of every block combine. In a round, a block takes some fragments of eight rows, of
-// all partial results; those of the next round are loaded meanwhile.
+// all partial results.
 template <class Out, class Params>
 class FusedCombine {
   static constexpr uint32_t kWarps = 2 * sm90::kWarps;
-  static constexpr uint32_t kStages = 2;
-  static constexpr uint32_t kStageFragments = 160;
-  static constexpr uint32_t kFragmentBytes = kFragmentElements * sizeof(float);
   static constexpr uint32_t kMostOfLane = ceil_div(kMaxParts, kWarp);
-  static_assert(kMaxParts <= kStageFragments && kWarps == kFragmentRows);
+  static constexpr uint32_t kLoads = 16;  // that a lane has on their way at once
+  static_assert(kWarps == kFragmentRows);
 
  public:
   struct SharedStorage {
-    float4 fragments[kStages * kStageFragments][kWarp];
     float4 sums[kWarps][kWarp];
     float totals[kWarps][kWarp];
     float weights[kMaxParts][kFragmentRows];  // of partial results
     float row_max[kFragmentRows];             // of their LSEs
-    TransactionBarrier full[kStages];
   };
 
+  // @pre The roles no longer use the shared memory.
   __device__ FusedCombine(const Params& params, const SplitList& list, SharedStorage& shared,
                           uint32_t barrier)
       : params_(params),
@@ -45,16 +40,8 @@ class FusedCombine {
         lane_(read_thread_index() % kWarp),
         rounds_(list) {}
 
-  // Initializes barriers and finds the first round, best before the blocks synchronize.
-  //
-  // @pre The roles no longer use the shared memory.
-  __device__ __forceinline__ void prepare() {
-    if (warp_ == 0 && lane_ == 0) {
-      for (auto& full : shared_.full) full.init(kWarps);
-      cutlass::arch::fence_barrier_init();
-    }
-    found_ = rounds_.next(now_);
-  }
+  // Finds the first round, best before the blocks synchronize.
+  __device__ __forceinline__ void prepare() { found_ = rounds_.next(round_); }
 
   // The same for blocks that have already synchronized.
   __device__ __forceinline__ void prepare_late() {
@@ -63,20 +50,16 @@ class FusedCombine {
   }
 
   __device__ __forceinline__ void run() {
-    // Bulk copies load what the threads of other blocks have stored.
-    if (lane_ == 0) asm volatile("fence.proxy.async;" ::: "memory");
-    float lse[kMostOfLane];
-    if (found_) load(now_, 0, lse);
 #pragma unroll 1
-    for (uint32_t count = 0; found_; ++count) {
-      const PipelineState<kStages> state(count);
-      compute_weights(now_, lse);
-      const Round round = now_;
-      found_ = rounds_.next(now_);
-      if (found_) load(now_, PipelineState<kStages>(count + 1).stage, lse);
-      sync();
-      shared_.full[state.stage].wait(state.phase);
-      combine(round, stage(state.stage));
+    for (; found_; found_ = rounds_.next(round_)) {
+      const uint32_t log2 = round_.fragments_log2;
+      if (log2 == 5) {
+        combine<4>(round_);
+      } else if (log2 == 4) {
+        combine<2>(round_);
+      } else {
+        combine<1>(round_);
+      }
       sync();  // what the next round overwrites has been read
     }
   }
@@ -86,7 +69,7 @@ class FusedCombine {
     SplitRequest split;
     uint32_t row;       // the first
     uint32_t fragment;  // the first
-    uint32_t fragments;
+    uint32_t fragments_log2;
   };
 
   // The rounds of a block. Its units are those whose number is the block's, or larger by a multiple
@@ -97,64 +80,33 @@ class FusedCombine {
 
     __device__ __forceinline__ bool next(Round& round) {
       if (unit_ >= list_.units) return false;
-      const uint32_t i = list_.find(unit_);
-      round.split = list_.requests[i];
-      const uint32_t unit_fragments = round.split.unit_fragments();
-      const uint32_t fragment = (unit_ - round.split.first_unit) * unit_fragments;
+      round.split = list_.requests[list_.find(unit_)];
+      round.fragments_log2 = round.split.unit_log2;
+      const uint32_t fragment = (unit_ - round.split.first_unit) << round.fragments_log2;
       round.row = fragment / kFragments * kFragmentRows;
-      round.fragment = fragment % kFragments + done_;
-      round.fragments = unit_fragments;
-      // A block with one unit loads it at once: there is nothing else to load meanwhile.
-      const bool all = list_.units <= gridDim.x &&
-                       round.fragments * round.split.count <= kStages * kStageFragments;
-      while (!all && round.fragments * round.split.count > kStageFragments) round.fragments /= 2;
-      done_ += round.fragments;
-      if (done_ == unit_fragments) {
-        done_ = 0;
-        unit_ += gridDim.x;
-      }
+      round.fragment = fragment % kFragments;
+      unit_ += blocks_of_grid();
       return true;
     }
 
    private:
     const SplitList& list_;
     uint32_t unit_;
-    uint32_t done_ = 0;  // fragments of the unit
   };
-
-  __device__ __forceinline__ float4 (*stage(int stage) const)[kWarp] {
-    return shared_.fragments + stage * kStageFragments;
-  }
 
   __device__ __forceinline__ void sync() const {
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
   }
 
-  // Each warp loads every eighth partial result, and the LSEs of one of the eight rows.
-  __device__ __forceinline__ void load(const Round& round, int stage,
-                                       float (&lse)[kMostOfLane]) const {
-    const uint32_t count = round.split.count;
-    if (lane_ == 0) {
-      const uint32_t bytes = round.fragments * kFragmentBytes;
-      const uint32_t own = count > warp_ ? ceil_div(count - warp_, kWarps) : 0;
-      shared_.full[stage].arrive_and_expect_tx(own * bytes);
-#pragma unroll 1
-      for (uint32_t i = warp_; i < count; i += kWarps) {
-        cute::SM90_BULK_COPY_G2S::copy(
-            fragment_at(params_.partials, round.split.first + i, round.row, 0) +
-                round.fragment * kFragmentElements,
-            reinterpret_cast<uint64_t*>(&shared_.full[stage]),
-            this->stage(stage)[i * round.fragments], static_cast<int32_t>(bytes));
-      }
-    }
-    __syncwarp();
+  // Each warp loads the LSEs of one of the eight rows.
+  __device__ __forceinline__ void load_lse(const Round& round, float (&lse)[kMostOfLane]) const {
     const bool exists = round.row + warp_ < static_cast<uint32_t>(params_.shape.rows);
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
       const uint32_t partial = i * kWarp + lane_;
       lse[i] = -INFINITY;
-      if (exists && partial < count) {
+      if (exists && partial < round.split.count) {
         lse[i] = __ldcg(at_row(params_.partials.lse, round, partial, warp_));
       }
     }
@@ -199,25 +151,59 @@ class FusedCombine {
     sum.w += weight * partial.w;
   }
 
-  // A warp sums up every eighth fragment, or several warps share one, each some of its partial
-  // results.
-  __device__ __forceinline__ void combine(const Round& round, const float4 (*stage)[kWarp]) const {
-    constexpr uint32_t kOwn = kFragments / kWarps;
-    const uint32_t sharing = round.fragments < kWarps ? kWarps / round.fragments : 1;
-    const uint32_t first = warp_ / sharing;
-    const uint32_t row = lane_ / 4;
-    float4 sums[kOwn] = {};
-    float total = 0;  // of the weights of a lane's row
-#pragma unroll 2
-    for (uint32_t i = warp_ % sharing; i < round.split.count; i += sharing) {
-      const float weight = shared_.weights[i][row];
-      const auto* const fragments = stage + i * round.fragments + first;
-      total += weight;
+  // A warp's fragments of kLoads / kOwn partial results: every `step`-th from `first` on.
+  template <uint32_t kOwn>
+  using Loaded = float4[kLoads / kOwn][kOwn];
+
+  template <uint32_t kOwn>
+  __device__ __forceinline__ void load(const Round& round, uint32_t fragment, uint32_t first,
+                                       uint32_t step, Loaded<kOwn>& loaded) const {
+#pragma unroll
+    for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
+      // Beyond the last partial result it is the last again, which then has no weight.
+      const uint32_t partial = min(first + i * step, round.split.count - 1);
+      const float* const from =
+          fragment_at(params_.partials, round.split.first + partial, round.row, 0) +
+          fragment * kFragmentElements;
 #pragma unroll
       for (uint32_t k = 0; k < kOwn; ++k) {
-        if (k > 0 && k * kWarps >= round.fragments) break;
-        add(sums[k], weight, fragments[k * kWarps][lane_]);
+        loaded[i][k] =
+            __ldcg(reinterpret_cast<const float4*>(from + k * kWarps * kFragmentElements) + lane_);
       }
+    }
+  }
+
+  // A warp sums up `kOwn` fragments, every eighth of the round's, or several warps share one, each
+  // some of its partial results.
+  template <uint32_t kOwn>
+  __device__ __forceinline__ void combine(const Round& round) const {
+    constexpr uint32_t kAtOnce = kLoads / kOwn;
+    const uint32_t fragments = 1u << round.fragments_log2;
+    const uint32_t sharing = fragments < kWarps ? kWarps / fragments : 1;
+    const uint32_t first = warp_ / sharing;
+    const uint32_t row = lane_ / 4;
+    float lse[kMostOfLane];
+    load_lse(round, lse);
+    Loaded<kOwn> loaded;
+    uint32_t partial = warp_ % sharing;
+    load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
+    compute_weights(round, lse);
+    sync();
+    float4 sums[kOwn] = {};
+    float total = 0;  // of the weights of a lane's row
+#pragma unroll 1
+    while (true) {
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        const uint32_t own = partial + i * sharing;
+        const float weight = own < round.split.count ? shared_.weights[own][row] : 0;
+        total += weight;
+#pragma unroll
+        for (uint32_t k = 0; k < kOwn; ++k) add(sums[k], weight, loaded[i][k]);
+      }
+      partial += kAtOnce * sharing;
+      if (partial >= round.split.count) break;
+      load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
     }
     if (sharing > 1) {
       shared_.sums[warp_][lane_] = sums[0];
@@ -244,7 +230,6 @@ class FusedCombine {
                      lane_ % 4 / 2 * 4;
 #pragma unroll
     for (uint32_t k = 0; k < kOwn; ++k) {
-      if (k > 0 && k * kWarps >= round.fragments) break;
       store(to + k * kWarps * kFragmentColumns, sums[k], inverse, exists);
     }
   }
@@ -292,7 +277,7 @@ class FusedCombine {
   const uint32_t warp_;
   const uint32_t lane_;
   Rounds rounds_;
-  Round now_;
+  Round round_;
   bool found_;
 };
 
@@ -308,7 +293,7 @@ __device__ __forceinline__ void combine_fused(const Params& params, const SplitL
   static_assert(sizeof(SharedStorage) <= kBytes);
   FusedCombine<Out, Params> combine(params, list, *static_cast<SharedStorage*>(memory), barrier);
   if (is_synchronized) {
-    if (list.count == 0) return;
+    // The other warps may still read sums that wait in this memory.
     combine.prepare_late();
   } else if (!grid_sync(params, list, [&] { combine.prepare(); })) {
     return;

@@ -164,9 +164,10 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
   params->extra_begins = has_extra ? main_end : static_cast<int32_t>(kMaxInt);
   params->capacity = has_extra ? main_end + params->extra.topk : params->main.topk;
   params->out = tokens(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h, p.q_len);
-  params->out_is_aligned_to_4 = is_aligned_to_4_elements(
-      p.out, traits.out,
-      {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}});
+  const std::initializer_list<Stride> out_strides = {
+      {p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}};
+  params->out_is_aligned_to_4 = is_aligned_to_4_elements(p.out, traits.out, out_strides);
+  params->out_is_aligned_to_16 = is_aligned_to_16_bytes(p.out, traits.out, out_strides);
   params->lse = tokens(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h, p.q_len);
   params->max_logits = tokens(p.max_logits, p.max_logits_stride_b, p.max_logits_stride_s,
                               p.max_logits_stride_h, p.q_len);

@@ -1,17 +1,13 @@
-// Where a work tile ends: a warpgroup of the output stores its columns, of the result or of a
-// partial result, or combines the two splits of a request.
+// Where a work tile ends that is a split: a warpgroup of the output stores its columns of a partial
+// result, or combines the two splits of a request.
 #pragma once
 
 #include "sm90/combine/grid_sync.cuh"
 #include "sm90/combine/row_results.cuh"
 #include "sm90/common/special_registers.cuh"
-#include "sm90/mainloop/rows_m64/shared_storage.cuh"
+#include "sm90/mainloop/rows_m64/store_rows.cuh"
 
 namespace mla::sm90::rows_m64 {
-
-// The columns of each half that a warpgroup computes. The compiler refuses an instruction with more
-// sums than the registers that a thread of four warpgroups starts with, so no more than 128.
-inline constexpr int kPvColumns = 128;
 
 template <class Format, class Out, class Accumulator, class Params>
 struct Epilogue {
@@ -26,40 +22,36 @@ struct Epilogue {
 
   const Params& params;
   SharedStorage<Format>& shared;
-  const int thread;
-  const int side;
   Accumulator (&out)[2];  // of the halves
 
   // Stores a partial result that the blocks combine, in fragments.
-  __device__ __forceinline__ void store_partial(const WorkTile& work, int first_row,
-                                                const Rows& scale) const {
-    const int r = request_row(first_row);
+  __device__ __forceinline__ void store_partial(const WorkTile& work, const Rows& scale) const {
+    const int r = request_row();
     if (r / 16 * 16 >= params.shape.rows) return;  // none of the warp's rows exists
-    float* const to = fragment_at(params.partials, work.partial, r, thread % 4) +
-                      side * (kSideFragments * kFragmentElements);
+    float* const to = fragment_at(params.partials, work.partial, r, read_lane_index() % 4) +
+                      side_of_thread() * static_cast<int>(kSideFragments * kFragmentElements);
     store_half<0>(to, scale);
     store_half<1>(to + kHalfFragments * kFragmentElements, scale);
   }
 
-  // Stores rows of the result, or of a partial result that the combine kernel reads.
-  __device__ __forceinline__ void store_rows(const WorkTile& work, int first_row,
-                                             const Rows& scale) const {
-    const int r = request_row(first_row);
-    store_row<0>(work, r, scale[0]);
-    store_row<1>(work, r + 8, scale[1]);
+  // Stores rows of a partial result that the combine kernel reads.
+  __device__ __forceinline__ void store_partial_rows(const WorkTile& work,
+                                                     const Rows& scale) const {
+    const int r = request_row();
+    store_partial_row<0>(work, r, scale[0]);
+    store_partial_row<1>(work, r + 8, scale[1]);
   }
 
   // Combines the two splits of a request when the other one is there as well. Of a pair of blocks
   // that end together, each combines one half of the columns and gives the other one its sums of
   // the other half.
-  __device__ __forceinline__ void combine_two(const WorkTile& work, int first_row,
-                                              const Rows& scale) {
+  __device__ __forceinline__ void combine_two(const WorkTile& work, const Rows& scale) {
     // One of the warps builds the list of splits, which is complete then.
     cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kCombineBarrier);
     const bool in_pair = shared.splits.in_pairs;
     int half = in_pair && work.partial > work.other_partial;
     if (in_pair) {
-      exchange_partials(work.partial, request_row(first_row), half, scale);
+      exchange_partials(work.partial, request_row(), half, scale);
       grid_sync(params, shared.splits);
     } else {
       // The right half waits in the memory of tiles, since there are no registers for both.
@@ -72,7 +64,7 @@ struct Epilogue {
     }
 #pragma unroll 1
     while (true) {
-      combine_half(work, request_row(first_row), half, scale);
+      combine_half(work, request_row(), half, scale);
       if (in_pair || half == 1) return;
       half = 1;
 #pragma unroll
@@ -89,8 +81,8 @@ struct Epilogue {
  private:
   // The row of the request that is a thread's first. It is worked out anew each time, or the
   // compiler keeps what follows from it in registers.
-  static __device__ __forceinline__ int request_row(int first_row) {
-    return accumulator_row(first_row, read_thread_index() % kWarpgroup);
+  __device__ __forceinline__ int request_row() const {
+    return accumulator_row(shared.tile_row_of_request(), read_thread_index() % kWarpgroup);
   }
 
   // The column of the j-th pair of a thread's row, from the column where the thread begins.
@@ -126,36 +118,18 @@ struct Epilogue {
   }
 
   template <int kRow>
-  __device__ __forceinline__ void store_row(const WorkTile& work, int r, float scale) const {
-    const bool exists = r < params.shape.rows;
+  __device__ __forceinline__ void store_partial_row(const WorkTile& work, int r,
+                                                    float scale) const {
     const int thread = read_thread_index();
-    const int column = thread / kWarpgroup * kPvColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
-    if (!Params::kIsSparse && work.partial >= 0) {
-      // The index is unsigned, or the compiler keeps the upper half of its sign in a register.
-      const int64_t at = uint64_t{static_cast<uint32_t>(work.partial)} * params.partials.rows + r;
-      float* const to =
-          params.partials.out + at * kLatent + thread / kWarpgroup * kPvColumns + thread % 4 * 2;
-      if (!exists) return;
+    // The index is unsigned, or the compiler keeps the upper half of its sign in a register.
+    const int64_t at = uint64_t{static_cast<uint32_t>(work.partial)} * params.partials.rows + r;
+    float* const to =
+        params.partials.out + at * kLatent + thread / kWarpgroup * kPvColumns + thread % 4 * 2;
+    if (r >= params.shape.rows) return;
 #pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, scale);
-      }
-      return;
+    for (int j = 0; j < kPairs; ++j) {
+      *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, scale);
     }
-    const int s = params.shape.token_of(r);
-    const int h = params.shape.head_of(r);
-    auto* const to = params.out.template at<uint16_t>(work.request, s, h) + column;
-#pragma unroll
-    for (int j = 0; j < kPairs; j += 2) {
-      uint32_t pairs[2] = {rounded<kRow>(j, scale), rounded<kRow>(j + 1, scale)};
-      store_four(to + offset(j), pairs, exists);
-    }
-  }
-
-  template <int kRow>
-  __device__ __forceinline__ uint32_t rounded(int j, float scale) const {
-    const float2 own = sums<kRow>(j, scale);
-    return pack_pair<Out>(own.x, own.y);
   }
 
   // A lane has two neighbours of every eight columns. Two lanes exchange theirs of sixteen, so that

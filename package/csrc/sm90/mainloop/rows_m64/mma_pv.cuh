@@ -29,7 +29,7 @@ class MmaPv {
 
   // Says whether the blocks have synchronized: they have if the last work tile is the first of two
   // splits of a request, which this block combines.
-  __device__ __forceinline__ bool run(int first_row) {
+  __device__ __forceinline__ bool run() {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
       const int blocks = warp_uniform(work.end_block - work.first_block);
@@ -37,28 +37,40 @@ class MmaPv {
       cute::clear(out_[1]);
       if (blocks > 0) ++tile_;  // Q takes the stages of a tile
       Rows final_scale = {0, 0};
+      // The result goes through the memory of the last tile.
+      const bool keeps_last = work.partial < 0;
       for (int i = 0; i < blocks; ++i) {
         const PipelineState<kPStages> p(p_count_);
-        shared_.p_full[p.stage].wait(p.phase);
-        // The fence stands here and not before P's arrival, since the logits are the longer way.
-        cutlass::arch::fence_view_async_shared();
-        rescale(p.stage);
-        multiply<0>(p.stage);
+        const bool releases = i + 1 < blocks || !keeps_last;
+#pragma unroll
+        for (int part = 0; part < kPParts; ++part) {
+          shared_.p_full[p.stage][part].wait(p.phase);
+          // The warp's flag is on its way while the fence waits.
+          const bool rescales = part == 0 && shared_.rescales[p.stage][thread_ / kWarp] != 0;
+          // The fence stands here and not before P's arrival, since the logits are the longer way.
+          cutlass::arch::fence_view_async_shared();
+          if (part == 0 && __any_sync(~0u, rescales)) rescale(p.stage);
+          multiply<0>(p.stage, part, part + 1);
+        }
+        if (releases) release<0>(tile_);
         if (i + 1 < blocks) let_logits_go_first();
-        multiply<1>(p.stage);
+        multiply<1>(p.stage, 0, kPParts);
+        if (releases) release<1>(tile_);
         if (i + 1 == blocks) read(shared_.final_scale[p.stage], final_scale);
         end_tile(p.stage);
       }
-      Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, thread_, side_,
-                                                             out_};
-      if (work.partial >= 0 && (Params::kIsSparse || params_.combines)) {
-        if (work.other_partial >= 0) {
-          epilogue.combine_two(work, first_row, final_scale);
-          return true;
-        }
-        epilogue.store_partial(work, first_row, final_scale);
+      if (work.partial < 0) {
+        store_rows(work, final_scale, blocks > 0);
+        continue;
+      }
+      Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, out_};
+      if (!Params::kIsSparse && !params_.combines) {
+        epilogue.store_partial_rows(work, final_scale);
+      } else if (work.other_partial < 0) {
+        epilogue.store_partial(work, final_scale);
       } else {
-        epilogue.store_rows(work, first_row, final_scale);
+        epilogue.combine_two(work, final_scale);
+        return true;
       }
     }
     return false;
@@ -71,7 +83,6 @@ class MmaPv {
   }
 
   __device__ __forceinline__ void rescale(int stage) {
-    if (shared_.rescales[stage][thread_ / kWarp] == 0) return;
     Rows factor;
     read(shared_.rescale[stage], factor);
 #pragma unroll
@@ -90,8 +101,9 @@ class MmaPv {
     shared_.logits_done[p.stage].wait(p.phase);
   }
 
+  // Multiplies parts of P with a half of the columns.
   template <int kHalfOfColumns>
-  __device__ __forceinline__ void multiply(int p_stage) {
+  __device__ __forceinline__ void multiply(int p_stage, int first_part, int end_part) {
     using namespace cute;
     Mma mma;
     const Tensor p = mma.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.p[p_stage]));
@@ -99,17 +111,40 @@ class MmaPv {
     const Tensor v = mma.get_slice(thread_).partition_fragment_B(
         make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kAtomElements),
                     ValueLayout<Element, kPvColumns>{}));
+    constexpr int kSteps = size<2>(p) / kPParts;  // of the tensor cores, in a part
     warpgroup_fence_operand(out_[kHalfOfColumns]);
     warpgroup_arrive();
 #pragma unroll
-    for (int i = 0; i < size<2>(p); ++i) {
+    for (int i = first_part * kSteps; i < end_part * kSteps; ++i) {
       gemm(mma, p(_, _, i), v(_, _, i), out_[kHalfOfColumns]);
     }
     warpgroup_commit_batch();
     warpgroup_wait<0>();
     warpgroup_fence_operand(out_[kHalfOfColumns]);
+  }
+
+  template <int kHalfOfColumns>
+  __device__ __forceinline__ void release(uint32_t tile) {
     consumer_release<kBlocks>(
-        shared_.latent_empty[latent_state<Format>(tile_, kHalfOfColumns).stage]);
+        shared_.latent_empty[latent_state<Format>(tile, kHalfOfColumns).stage]);
+  }
+
+  // Stores the result through the memory of the last tile, if there is one, and releases it.
+  __device__ __forceinline__ void store_rows(const WorkTile& work, const Rows& final_scale,
+                                             bool has_tile) {
+    const StoreRows<Format, Out, Accumulator, Params> store = {params_, shared_, out_};
+    if (!has_tile) return store.run_without_tokens(work);
+    // All warps of the warpgroup have read the tile after this barrier.
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstPvBarrier + side_of_thread());
+    const auto half = [this](int i) {
+      return reinterpret_cast<uint4*>(shared_.latent[latent_state<Format>(tile_ - 1, i).stage]);
+    };
+    store.run(work, final_scale, {half(0), half(1)}, [this] {
+      cutlass::arch::fence_view_async_shared();
+      __syncwarp();
+      release<0>(tile_ - 1);
+      release<1>(tile_ - 1);
+    });
   }
 
   __device__ __forceinline__ void end_tile(int p_stage) {

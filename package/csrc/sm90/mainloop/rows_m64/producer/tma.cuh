@@ -25,21 +25,31 @@ struct TmaProducer {
   const int first_row;
   const int rank;
 
+  // The first work tile begins at `first`.
   template <class WorkTiles>
-  __device__ void run(WorkTiles work_tiles) {
+  __device__ void run(WorkTiles work_tiles, const Boundary& first) {
     const bool leads = cute::elect_one_sync();
+    const auto pages_from = [this](int32_t request, int32_t block) {
+      return FirstPages(params.kv, params.capacity, min(request, params.shape.batch - 1), block);
+    };
+    FirstPages pages;
+    // Where KV is dequantized, this warp also schedules, and lacks a register for it.
+    constexpr bool kAsksAhead = !Format::kDequantizes;
+    if constexpr (kAsksAhead) pages = pages_from(first.request, first.block);
     uint32_t tile = 0;
     WorkTile work;
-    while (work_tiles.next(work)) {
+    for (bool is_first = true; work_tiles.next(work); is_first = false) {
       if (work.first_block >= work.end_block) continue;
-      PagedKvTma kv(params.kv, work);
+      if (!kAsksAhead || !is_first) pages = pages_from(work.request, work.first_block);
+      // Q needs no page, so that these are on their way meanwhile.
       if constexpr (!Format::kDequantizes) {
         QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(
             tile, work.request, 0);
         ++tile;
       }
-      kv.read_ahead();
+      PagedKvTma kv(params.kv, work, pages);
       for (int block = work.first_block; block < work.end_block; ++block) {
+        if (block == work.first_block + 1) kv.read_ahead();
         kv.begin_tile(block);
         const uint64_t present = kv.present(work.tokens - block * kTileTokens);
         if constexpr (Format::kDequantizes) {
