@@ -11,7 +11,7 @@ from tests.support.problems import Decode
 from tests.support.rows import Row
 
 
-@each_with("num_heads", [1, 3, 9, 15, 16, 32, 63, 64, 65, 126, 127, 128])
+@each_with("num_heads", [1, 3, 9, 15, 16, 32, 48, 63, 64, 65, 112, 126, 127, 128])
 def test_heads(variant: Row, num_heads: int) -> None:
     Decode(variant.name, num_heads=num_heads, seed=num_heads).check()
 
@@ -23,6 +23,15 @@ def test_heads(variant: Row, num_heads: int) -> None:
 def test_query_tokens(variant: Row, q_len: int, num_heads: int, causal: bool) -> None:
     lengths = (q_len + 9, 140, 20, 1, 0, 700)
     Decode(variant.name, lengths=lengths, q_len=q_len, num_heads=num_heads, causal=causal, seed=q_len).check()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@each_with("q_len, num_heads", [(3, 16), (1, 48), (7, 16), (1, 112)])
+def test_tiles_with_an_empty_quarter(variant: Row, q_len: int, num_heads: int, causal: bool) -> None:
+    """One of the warps that combine a tile's rows has none, and reaches each barrier earlier than the others."""
+    Decode(
+        variant.name, lengths=(20, 140, 0, 1, 97, 640), q_len=q_len, num_heads=num_heads, causal=causal, page_size=64
+    ).check()
 
 
 @each

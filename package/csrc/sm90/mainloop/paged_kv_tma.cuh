@@ -42,6 +42,9 @@ class FirstPages {
 // The boxes of a work tile, counted from its first. All lanes of a warp call this: each knows every
 // 32nd box, and the page of the one after that is on its way.
 class PagedKvTma {
+  // A box is no smaller than a group, so that the lanes of a warp know all boxes of a tile.
+  static_assert(kTileTokens / kSwizzleRows <= kWarp);
+
  public:
   // @pre The work tile has tokens, and `pages` begin where it does.
   __device__ __forceinline__ PagedKvTma(const PagedKvView& kv, const WorkTile& work,
