@@ -42,20 +42,11 @@ class MmaPv {
       for (int i = 0; i < blocks; ++i) {
         const PipelineState<kPStages> p(p_count_);
         const bool releases = i + 1 < blocks || !keeps_last;
-#pragma unroll
-        for (int part = 0; part < kPParts; ++part) {
-          shared_.p_full[p.stage][part].wait(p.phase);
-          // The warp's flag is on its way while the fence waits.
-          const bool rescales = part == 0 && shared_.rescales[p.stage][thread_ / kWarp] != 0;
-          // The fence stands here and not before P's arrival, since the logits are the longer way.
-          cutlass::arch::fence_view_async_shared();
-          if (part == 0 && __any_sync(~0u, rescales)) rescale(p.stage);
-          multiply<0>(p.stage, part, part + 1);
+        if constexpr (kPvAfterLogits<Format, kBlocks>) {
+          sum_after_logits(p, i + 1 < blocks, releases);
+        } else {
+          sum_by_parts(p, i + 1 < blocks, releases);
         }
-        if (releases) release<0>(tile_);
-        if (i + 1 < blocks) let_logits_go_first();
-        multiply<1>(p.stage, 0, kPParts);
-        if (releases) release<1>(tile_);
         if (i + 1 == blocks) read(shared_.final_scale[p.stage], final_scale);
         end_tile(p.stage);
       }
@@ -82,6 +73,54 @@ class MmaPv {
     for (int i = 0; i < kThreadRows; ++i) own[i] = rows[tile_row(i)];
   }
 
+  // Sums up a tile. The left half is multiplied by each part of P as soon as that is there.
+  __device__ __forceinline__ void sum_by_parts(const PipelineState<kPStages>& p, bool has_next,
+                                               bool releases) {
+#pragma unroll
+    for (int part = 0; part < kPParts; ++part) {
+      shared_.p_full[p.stage][part].wait(p.phase);
+      if (part == 0) {
+        fence_and_rescale(p.stage);
+      } else {
+        cutlass::arch::fence_view_async_shared();
+      }
+      multiply<0>(p.stage, part, part + 1);
+      cute::warpgroup_wait<0>();
+      cute::warpgroup_fence_operand(out_[0]);
+    }
+    if (releases) release<0>(tile_);
+    if (has_next) let_logits_go_first();
+    multiply<1>(p.stage, 0, kPParts);
+    cute::warpgroup_wait<0>();
+    cute::warpgroup_fence_operand(out_[1]);
+    if (releases) release<1>(tile_);
+  }
+
+  // Sums up a tile after the logits of the next one.
+  __device__ __forceinline__ void sum_after_logits(const PipelineState<kPStages>& p, bool has_next,
+                                                   bool releases) {
+    for (auto& part : shared_.p_full[p.stage]) part.wait(p.phase);
+    if (has_next) wait_for_next_logits();
+    fence_and_rescale(p.stage);
+    multiply<0>(p.stage, 0, kPParts);
+    multiply<1>(p.stage, 0, kPParts);
+    cute::warpgroup_wait<1>();
+    if (releases) release<0>(tile_);
+    cute::warpgroup_wait<0>();
+    cute::warpgroup_fence_operand(out_[0]);
+    cute::warpgroup_fence_operand(out_[1]);
+    if (releases) release<1>(tile_);
+  }
+
+  // Lets the tensor cores see P, of which the first part has arrived.
+  __device__ __forceinline__ void fence_and_rescale(int stage) {
+    // The warp's flag is on its way while the fence waits.
+    const bool rescales = shared_.rescales[stage][thread_ / kWarp] != 0;
+    // The fence stands here and not before P's arrival, since the logits are the longer way.
+    cutlass::arch::fence_view_async_shared();
+    if (__any_sync(~0u, rescales)) rescale(stage);
+  }
+
   __device__ __forceinline__ void rescale(int stage) {
     Rows factor;
     read(shared_.rescale[stage], factor);
@@ -96,12 +135,15 @@ class MmaPv {
   // the output is multiplied; but only if their KV has arrived.
   __device__ __forceinline__ void let_logits_go_first() {
     const auto next = latent_state<Format>(tile_ + 1, 1);
-    if (!shared_.latent_full[next.stage].test_wait(next.phase)) return;
+    if (shared_.latent_full[next.stage].test_wait(next.phase)) wait_for_next_logits();
+  }
+
+  __device__ __forceinline__ void wait_for_next_logits() {
     const PipelineState<kPStages> p(p_count_ + 1);
     shared_.logits_done[p.stage].wait(p.phase);
   }
 
-  // Multiplies parts of P with a half of the columns.
+  // Begins to multiply parts of P with a half of the columns.
   template <int kHalfOfColumns>
   __device__ __forceinline__ void multiply(int p_stage, int first_part, int end_part) {
     using namespace cute;
@@ -119,8 +161,6 @@ class MmaPv {
       gemm(mma, p(_, _, i), v(_, _, i), out_[kHalfOfColumns]);
     }
     warpgroup_commit_batch();
-    warpgroup_wait<0>();
-    warpgroup_fence_operand(out_[kHalfOfColumns]);
   }
 
   template <int kHalfOfColumns>

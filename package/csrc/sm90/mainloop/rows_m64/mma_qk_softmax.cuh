@@ -144,40 +144,45 @@ class MmaQkSoftmax {
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
   }
 
-  // Computes the logits of the next tile.
+  // Computes the logits of the next tile. The rope columns come before the right half, whose stage
+  // the output holds longest.
   __device__ __forceinline__ void multiply() {
     using namespace cute;
+    const PipelineState<kPStages> p(p_count_);
+    const auto rope = rope_state<Format>(tile_);
     register_mma_.accumulate_ = GMMA::ScaleOut::Zero;
     warpgroup_fence_operand(logits_);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const auto latent = latent_state<Format>(tile_, half);
-      shared_.latent_full[latent.stage].wait(latent.phase);
-      fence_stores();
-      warpgroup_arrive();
-#pragma unroll
-      for (int i = 0; i < kHalfChunks; ++i) {
-        multiply_chunk(half * kHalfChunks + i,
-                       make_tensor(make_smem_ptr(shared_.latent[latent.stage] + i * kAtomElements),
-                                   KeyLayout<Element>{}));
-      }
-    }
-    warpgroup_commit_batch();
-    // The softmax needs an empty stage of P; this waits for it while the tensor cores are busy.
-    const PipelineState<kPStages> p(p_count_);
-    shared_.p_empty[p.stage].wait(p.phase ^ 1);
-    const auto rope = rope_state<Format>(tile_);
+    multiply_half<0>();
     shared_.rope_full[rope.stage].wait(rope.phase);
     present_ = read_present(rope.stage);
     fence_stores();
     warpgroup_arrive();
     multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[rope.stage]));
     warpgroup_commit_batch();
-    // The output's warps wake up about when the rope columns have been multiplied.
+    multiply_half<1>();
+    warpgroup_commit_batch();
+    // The softmax needs an empty stage of P; this waits for it while the tensor cores are busy.
+    shared_.p_empty[p.stage].wait(p.phase ^ 1);
+    // The output's warps wake up about when the right half has been multiplied.
     warpgroup_wait<1>();
     if (thread_ % kWarp == 0) shared_.logits_done[p.stage].arrive();
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits_);
+  }
+
+  template <int kHalfOfColumns>
+  __device__ __forceinline__ void multiply_half() {
+    using namespace cute;
+    const auto latent = latent_state<Format>(tile_, kHalfOfColumns);
+    shared_.latent_full[latent.stage].wait(latent.phase);
+    fence_stores();
+    warpgroup_arrive();
+#pragma unroll
+    for (int i = 0; i < kHalfChunks; ++i) {
+      multiply_chunk(kHalfOfColumns * kHalfChunks + i,
+                     make_tensor(make_smem_ptr(shared_.latent[latent.stage] + i * kAtomElements),
+                                 KeyLayout<Element>{}));
+    }
   }
 
   // The lane that releases the stage reads for all: racecheck does not take what other lanes read
