@@ -6,9 +6,9 @@
 
 #include <cmath>
 
+#include "sm90/combine/fragments.cuh"
 #include "sm90/combine/grid_sync.cuh"
 #include "sm90/combine/row_results.cuh"
-#include "sm90/common/elements.cuh"
 #include "sm90/common/special_registers.cuh"
 
 namespace mla::sm90 {
@@ -24,7 +24,7 @@ class FusedCombine {
 
  public:
   struct SharedStorage {
-    float4 sums[kWarps][kWarp];
+    float4 sums[kLaneSums / 4][kWarps][kWarp];
     float totals[kWarps][kWarp];
     float weights[kMaxParts][kFragmentRows];  // of partial results
     float row_max[kFragmentRows];             // of their LSEs
@@ -53,9 +53,7 @@ class FusedCombine {
 #pragma unroll 1
     for (; found_; found_ = rounds_.next(round_)) {
       const uint32_t log2 = round_.fragments_log2;
-      if (log2 == 5) {
-        combine<4>(round_);
-      } else if (log2 == 4) {
+      if (log2 == 4) {
         combine<2>(round_);
       } else {
         combine<1>(round_);
@@ -142,33 +140,22 @@ class FusedCombine {
     }
   }
 
-  // A partial result without weight adds nothing, whatever it holds.
-  static __device__ __forceinline__ void add(float4& sum, float weight, const float4& partial) {
-    if (weight == 0) return;
-    sum.x += weight * partial.x;
-    sum.y += weight * partial.y;
-    sum.z += weight * partial.z;
-    sum.w += weight * partial.w;
-  }
-
   // A warp's fragments of kLoads / kOwn partial results: every `step`-th from `first` on.
   template <uint32_t kOwn>
-  using Loaded = float4[kLoads / kOwn][kOwn];
+  using Loaded = PackedSums[kLoads / kOwn][kOwn];
 
   template <uint32_t kOwn>
   __device__ __forceinline__ void load(const Round& round, uint32_t fragment, uint32_t first,
                                        uint32_t step, Loaded<kOwn>& loaded) const {
+    const FragmentLane from(params_.partials, round.split.first, round.row, fragment, lane_);
+    const uint32_t groups = params_.partials.rows / kFragmentRows;
 #pragma unroll
     for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
-      // Beyond the last partial result it is the last again, which then has no weight.
-      const uint32_t partial = min(first + i * step, round.split.count - 1);
-      const float* const from =
-          fragment_at(params_.partials, round.split.first + partial, round.row, 0) +
-          fragment * kFragmentElements;
+      const uint32_t partial = first + i * step;
 #pragma unroll
       for (uint32_t k = 0; k < kOwn; ++k) {
-        loaded[i][k] =
-            __ldcg(reinterpret_cast<const float4*>(from + k * kWarps * kFragmentElements) + lane_);
+        loaded[i][k] = {};
+        if (partial < round.split.count) loaded[i][k] = from.load(k * kWarps, partial * groups);
       }
     }
   }
@@ -189,7 +176,7 @@ class FusedCombine {
     load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
     compute_weights(round, lse);
     sync();
-    float4 sums[kOwn] = {};
+    LaneSums sums[kOwn] = {};
     float total = 0;  // of the weights of a lane's row
 #pragma unroll 1
     while (true) {
@@ -199,20 +186,30 @@ class FusedCombine {
         const float weight = own < round.split.count ? shared_.weights[own][row] : 0;
         total += weight;
 #pragma unroll
-        for (uint32_t k = 0; k < kOwn; ++k) add(sums[k], weight, loaded[i][k]);
+        for (uint32_t k = 0; k < kOwn; ++k) add_sums(sums[k], weight, loaded[i][k]);
       }
       partial += kAtOnce * sharing;
       if (partial >= round.split.count) break;
       load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
     }
     if (sharing > 1) {
-      shared_.sums[warp_][lane_] = sums[0];
+#pragma unroll
+      for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
+        shared_.sums[k][warp_][lane_] = four_of(sums[0], k);
+      }
       shared_.totals[warp_][lane_] = total;
       sync();
       if (warp_ % sharing > 0) return;
 #pragma unroll 1
       for (uint32_t i = 1; i < sharing; ++i) {
-        add(sums[0], 1, shared_.sums[warp_ + i][lane_]);
+#pragma unroll
+        for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
+          const float4 more = shared_.sums[k][warp_ + i][lane_];
+          sums[0][4 * k] += more.x;
+          sums[0][4 * k + 1] += more.y;
+          sums[0][4 * k + 2] += more.z;
+          sums[0][4 * k + 3] += more.w;
+        }
         total += shared_.totals[warp_ + i][lane_];
       }
     }
@@ -226,12 +223,18 @@ class FusedCombine {
     const Shape& shape = params_.shape;
     auto* const to = params_.out.template at<uint16_t>(round.split.request, shape.token_of(r),
                                                        shape.head_of(r)) +
-                     (round.fragment + first) * kFragmentColumns + lane_ % 2 * 8 +
-                     lane_ % 4 / 2 * 4;
+                     fragment_column(round.fragment + first) + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
 #pragma unroll
     for (uint32_t k = 0; k < kOwn; ++k) {
-      store(to + k * kWarps * kFragmentColumns, sums[k], inverse, exists);
+#pragma unroll
+      for (uint32_t i = 0; i < kLaneSums / 4; ++i) {
+        store(to + k * fragment_column(kWarps) + i * kChunk, four_of(sums[k], i), inverse, exists);
+      }
     }
+  }
+
+  static __device__ __forceinline__ float4 four_of(const LaneSums& sums, uint32_t i) {
+    return {sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]};
   }
 
   // Two lanes exchange pairs, so that each stores four neighbours.
