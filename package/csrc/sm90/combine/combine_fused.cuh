@@ -18,16 +18,19 @@ namespace mla::sm90 {
 template <class Out, class Params>
 class FusedCombine {
   static constexpr uint32_t kWarps = 2 * sm90::kWarps;
-  static constexpr uint32_t kMostOfLane = ceil_div(kMaxParts, kWarp);
+  // Partial results of whose eight rows a warp, or a block, loads the LSEs at once.
+  static constexpr uint32_t kWarpPartials = kWarp / kFragmentRows;
+  static constexpr uint32_t kBlockPartials = kWarps * kWarpPartials;
+  static constexpr uint32_t kMostOfLane = ceil_div(kMaxParts, kBlockPartials);
   static constexpr uint32_t kLoads = 16;  // that a lane has on their way at once
-  static_assert(kWarps == kFragmentRows);
 
  public:
   struct SharedStorage {
     float4 sums[kLaneSums / 4][kWarps][kWarp];
     float totals[kWarps][kWarp];
     float weights[kMaxParts][kFragmentRows];  // of partial results
-    float row_max[kFragmentRows];             // of their LSEs
+    float warp_max[kWarps][kFragmentRows];    // of the LSEs that a warp loads
+    float row_max[kFragmentRows];             // of all LSEs
   };
 
   // @pre The roles no longer use the shared memory.
@@ -97,15 +100,20 @@ class FusedCombine {
     cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
   }
 
-  // Each warp loads the LSEs of one of the eight rows.
+  // The partial result of the i-th LSE that a lane loads, and its row. The eight rows are
+  // neighbours in memory.
+  __device__ __forceinline__ uint32_t lse_partial(uint32_t i) const {
+    return i * kBlockPartials + warp_ * kWarpPartials + lane_ / kFragmentRows;
+  }
+  __device__ __forceinline__ uint32_t lse_row() const { return lane_ % kFragmentRows; }
+
   __device__ __forceinline__ void load_lse(const Round& round, float (&lse)[kMostOfLane]) const {
-    const bool exists = round.row + warp_ < static_cast<uint32_t>(params_.shape.rows);
+    const bool exists = round.row + lse_row() < static_cast<uint32_t>(params_.shape.rows);
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
-      const uint32_t partial = i * kWarp + lane_;
       lse[i] = -INFINITY;
-      if (exists && partial < round.split.count) {
-        lse[i] = __ldcg(at_row(params_.partials.lse, round, partial, warp_));
+      if (exists && lse_partial(i) < round.split.count) {
+        lse[i] = __ldcg(at_row(params_.partials.lse, round, lse_partial(i), lse_row()));
       }
     }
   }
@@ -118,26 +126,30 @@ class FusedCombine {
            row;
   }
 
-  // Each warp computes the weights of the partial results of its row.
+  // Computes the weights of the partial results of all rows.
   __device__ __forceinline__ void compute_weights(const Round& round,
                                                   const float (&lse)[kMostOfLane]) const {
-    const uint32_t count = round.split.count;
     float row_max = lse[0];
 #pragma unroll
     for (uint32_t i = 1; i < kMostOfLane; ++i) row_max = fmaxf(row_max, lse[i]);
 #pragma unroll
-    for (uint32_t lanes = 1; lanes < kWarp; lanes *= 2) {
-      if (lanes >= count) break;  // lanes from there on have no partial result
+    for (uint32_t lanes = kFragmentRows; lanes < kWarp; lanes *= 2) {
       row_max = fmaxf(row_max, __shfl_xor_sync(~0u, row_max, lanes));
     }
-    if (lane_ == 0) shared_.row_max[warp_] = row_max;
+    if (lane_ < kFragmentRows) shared_.warp_max[warp_][lane_] = row_max;
+    sync();
+#pragma unroll
+    for (uint32_t warp = 0; warp < kWarps; ++warp) {
+      row_max = fmaxf(row_max, shared_.warp_max[warp][lse_row()]);
+    }
+    if (warp_ == 0 && lane_ < kFragmentRows) shared_.row_max[lane_] = row_max;
     const float shift = row_max == -INFINITY ? 0 : row_max;
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
-      if (i * kWarp >= count) break;
-      const uint32_t partial = i * kWarp + lane_;
-      if (partial < count) shared_.weights[partial][warp_] = exp2_approx((lse[i] - shift) * kLog2E);
+      if (lse_partial(i) >= round.split.count) break;
+      shared_.weights[lse_partial(i)][lse_row()] = exp2_approx((lse[i] - shift) * kLog2E);
     }
+    sync();
   }
 
   // A warp's fragments of kLoads / kOwn partial results: every `step`-th from `first` on.
@@ -175,7 +187,6 @@ class FusedCombine {
     uint32_t partial = warp_ % sharing;
     load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
     compute_weights(round, lse);
-    sync();
     LaneSums sums[kOwn] = {};
     float total = 0;  // of the weights of a lane's row
 #pragma unroll 1
