@@ -6,9 +6,9 @@
 
 #include <cmath>
 
+#include "sm90/combine/fragments.cuh"
 #include "sm90/combine/grid_sync.cuh"
 #include "sm90/combine/row_results.cuh"
-#include "sm90/common/elements.cuh"
 #include "sm90/common/special_registers.cuh"
 
 namespace mla::sm90 {
@@ -18,16 +18,19 @@ namespace mla::sm90 {
 template <class Out, class Params>
 class FusedCombine {
   static constexpr uint32_t kWarps = 2 * sm90::kWarps;
-  static constexpr uint32_t kMostOfLane = ceil_div(kMaxParts, kWarp);
+  // Partial results of whose eight rows a warp, or a block, loads the LSEs at once.
+  static constexpr uint32_t kWarpPartials = kWarp / kFragmentRows;
+  static constexpr uint32_t kBlockPartials = kWarps * kWarpPartials;
+  static constexpr uint32_t kMostOfLane = ceil_div(kMaxParts, kBlockPartials);
   static constexpr uint32_t kLoads = 16;  // that a lane has on their way at once
-  static_assert(kWarps == kFragmentRows);
 
  public:
   struct SharedStorage {
-    float4 sums[kWarps][kWarp];
+    float4 sums[kLaneSums / 4][kWarps][kWarp];
     float totals[kWarps][kWarp];
     float weights[kMaxParts][kFragmentRows];  // of partial results
-    float row_max[kFragmentRows];             // of their LSEs
+    float warp_max[kWarps][kFragmentRows];    // of the LSEs that a warp loads
+    float row_max[kFragmentRows];             // of all LSEs
   };
 
   // @pre The roles no longer use the shared memory.
@@ -53,9 +56,7 @@ class FusedCombine {
 #pragma unroll 1
     for (; found_; found_ = rounds_.next(round_)) {
       const uint32_t log2 = round_.fragments_log2;
-      if (log2 == 5) {
-        combine<4>(round_);
-      } else if (log2 == 4) {
+      if (log2 == 4) {
         combine<2>(round_);
       } else {
         combine<1>(round_);
@@ -99,15 +100,20 @@ class FusedCombine {
     cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
   }
 
-  // Each warp loads the LSEs of one of the eight rows.
+  // The partial result of the i-th LSE that a lane loads, and its row. The eight rows are
+  // neighbours in memory.
+  __device__ __forceinline__ uint32_t lse_partial(uint32_t i) const {
+    return i * kBlockPartials + warp_ * kWarpPartials + lane_ / kFragmentRows;
+  }
+  __device__ __forceinline__ uint32_t lse_row() const { return lane_ % kFragmentRows; }
+
   __device__ __forceinline__ void load_lse(const Round& round, float (&lse)[kMostOfLane]) const {
-    const bool exists = round.row + warp_ < static_cast<uint32_t>(params_.shape.rows);
+    const bool exists = round.row + lse_row() < static_cast<uint32_t>(params_.shape.rows);
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
-      const uint32_t partial = i * kWarp + lane_;
       lse[i] = -INFINITY;
-      if (exists && partial < round.split.count) {
-        lse[i] = __ldcg(at_row(params_.partials.lse, round, partial, warp_));
+      if (exists && lse_partial(i) < round.split.count) {
+        lse[i] = __ldcg(at_row(params_.partials.lse, round, lse_partial(i), lse_row()));
       }
     }
   }
@@ -120,55 +126,48 @@ class FusedCombine {
            row;
   }
 
-  // Each warp computes the weights of the partial results of its row.
+  // Computes the weights of the partial results of all rows.
   __device__ __forceinline__ void compute_weights(const Round& round,
                                                   const float (&lse)[kMostOfLane]) const {
-    const uint32_t count = round.split.count;
     float row_max = lse[0];
 #pragma unroll
     for (uint32_t i = 1; i < kMostOfLane; ++i) row_max = fmaxf(row_max, lse[i]);
 #pragma unroll
-    for (uint32_t lanes = 1; lanes < kWarp; lanes *= 2) {
-      if (lanes >= count) break;  // lanes from there on have no partial result
+    for (uint32_t lanes = kFragmentRows; lanes < kWarp; lanes *= 2) {
       row_max = fmaxf(row_max, __shfl_xor_sync(~0u, row_max, lanes));
     }
-    if (lane_ == 0) shared_.row_max[warp_] = row_max;
+    if (lane_ < kFragmentRows) shared_.warp_max[warp_][lane_] = row_max;
+    sync();
+#pragma unroll
+    for (uint32_t warp = 0; warp < kWarps; ++warp) {
+      row_max = fmaxf(row_max, shared_.warp_max[warp][lse_row()]);
+    }
+    if (warp_ == 0 && lane_ < kFragmentRows) shared_.row_max[lane_] = row_max;
     const float shift = row_max == -INFINITY ? 0 : row_max;
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
-      if (i * kWarp >= count) break;
-      const uint32_t partial = i * kWarp + lane_;
-      if (partial < count) shared_.weights[partial][warp_] = exp2_approx((lse[i] - shift) * kLog2E);
+      if (lse_partial(i) >= round.split.count) break;
+      shared_.weights[lse_partial(i)][lse_row()] = exp2_approx((lse[i] - shift) * kLog2E);
     }
-  }
-
-  // A partial result without weight adds nothing, whatever it holds.
-  static __device__ __forceinline__ void add(float4& sum, float weight, const float4& partial) {
-    if (weight == 0) return;
-    sum.x += weight * partial.x;
-    sum.y += weight * partial.y;
-    sum.z += weight * partial.z;
-    sum.w += weight * partial.w;
+    sync();
   }
 
   // A warp's fragments of kLoads / kOwn partial results: every `step`-th from `first` on.
   template <uint32_t kOwn>
-  using Loaded = float4[kLoads / kOwn][kOwn];
+  using Loaded = PackedSums[kLoads / kOwn][kOwn];
 
   template <uint32_t kOwn>
   __device__ __forceinline__ void load(const Round& round, uint32_t fragment, uint32_t first,
                                        uint32_t step, Loaded<kOwn>& loaded) const {
+    const FragmentLane from(params_.partials, round.split.first, round.row, fragment, lane_);
+    const uint32_t groups = params_.partials.rows / kFragmentRows;
 #pragma unroll
     for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
-      // Beyond the last partial result it is the last again, which then has no weight.
-      const uint32_t partial = min(first + i * step, round.split.count - 1);
-      const float* const from =
-          fragment_at(params_.partials, round.split.first + partial, round.row, 0) +
-          fragment * kFragmentElements;
+      const uint32_t partial = first + i * step;
 #pragma unroll
       for (uint32_t k = 0; k < kOwn; ++k) {
-        loaded[i][k] =
-            __ldcg(reinterpret_cast<const float4*>(from + k * kWarps * kFragmentElements) + lane_);
+        loaded[i][k] = {};
+        if (partial < round.split.count) loaded[i][k] = from.load(k * kWarps, partial * groups);
       }
     }
   }
@@ -188,8 +187,7 @@ class FusedCombine {
     uint32_t partial = warp_ % sharing;
     load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
     compute_weights(round, lse);
-    sync();
-    float4 sums[kOwn] = {};
+    LaneSums sums[kOwn] = {};
     float total = 0;  // of the weights of a lane's row
 #pragma unroll 1
     while (true) {
@@ -199,20 +197,30 @@ class FusedCombine {
         const float weight = own < round.split.count ? shared_.weights[own][row] : 0;
         total += weight;
 #pragma unroll
-        for (uint32_t k = 0; k < kOwn; ++k) add(sums[k], weight, loaded[i][k]);
+        for (uint32_t k = 0; k < kOwn; ++k) add_sums(sums[k], weight, loaded[i][k]);
       }
       partial += kAtOnce * sharing;
       if (partial >= round.split.count) break;
       load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
     }
     if (sharing > 1) {
-      shared_.sums[warp_][lane_] = sums[0];
+#pragma unroll
+      for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
+        shared_.sums[k][warp_][lane_] = four_of(sums[0], k);
+      }
       shared_.totals[warp_][lane_] = total;
       sync();
       if (warp_ % sharing > 0) return;
 #pragma unroll 1
       for (uint32_t i = 1; i < sharing; ++i) {
-        add(sums[0], 1, shared_.sums[warp_ + i][lane_]);
+#pragma unroll
+        for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
+          const float4 more = shared_.sums[k][warp_ + i][lane_];
+          sums[0][4 * k] += more.x;
+          sums[0][4 * k + 1] += more.y;
+          sums[0][4 * k + 2] += more.z;
+          sums[0][4 * k + 3] += more.w;
+        }
         total += shared_.totals[warp_ + i][lane_];
       }
     }
@@ -226,12 +234,18 @@ class FusedCombine {
     const Shape& shape = params_.shape;
     auto* const to = params_.out.template at<uint16_t>(round.split.request, shape.token_of(r),
                                                        shape.head_of(r)) +
-                     (round.fragment + first) * kFragmentColumns + lane_ % 2 * 8 +
-                     lane_ % 4 / 2 * 4;
+                     fragment_column(round.fragment + first) + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
 #pragma unroll
     for (uint32_t k = 0; k < kOwn; ++k) {
-      store(to + k * kWarps * kFragmentColumns, sums[k], inverse, exists);
+#pragma unroll
+      for (uint32_t i = 0; i < kLaneSums / 4; ++i) {
+        store(to + k * fragment_column(kWarps) + i * kChunk, four_of(sums[k], i), inverse, exists);
+      }
     }
+  }
+
+  static __device__ __forceinline__ float4 four_of(const LaneSums& sums, uint32_t i) {
+    return {sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]};
   }
 
   // Two lanes exchange pairs, so that each stores four neighbours.

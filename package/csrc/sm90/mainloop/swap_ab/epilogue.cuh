@@ -1,6 +1,7 @@
 // Where a work tile ends: the consumers add up their sums, and store the result.
 #pragma once
 
+#include "sm90/combine/fragments.cuh"
 #include "sm90/combine/row_results.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
@@ -128,38 +129,27 @@ struct Epilogue {
     // Lane t of a fragment has columns 2 t and 2 t + 1 of sixteen, and the same from column 8 on.
     const int t = lane / Mma::kFragmentLane % 4;
     float2 factors[kPairs][2];
-    char* to[kPairs];
 #pragma unroll
     for (int n = 0; n < kPairs; ++n) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) factors[n][i] = factors_of_rows()[n * 8 + lane % 4 * 2 + i];
-      to[n] = place(work, row_of(n), t);
     }
     // A loop, since code that runs once takes longer to arrive than to run.
 #pragma unroll 1
-    for (int chunk = 0; chunk < kOwnChunks; ++chunk) {
-      float4 fours[kPairs];
+    for (int chunk = 0; chunk < kOwnChunks; chunk += static_cast<int>(kFragmentChunks)) {
 #pragma unroll
       for (int n = 0; n < kPairs; ++n) {
-        fours[n] = add_up(n, factors[n], given + given_at(chunk, n * 4), sums[0]);
-      }
-      if (work.partial < 0) {
+        LaneSums both;
 #pragma unroll
-        for (int n = 0; n < kPairs; ++n) {
-          store_output(reinterpret_cast<uint16_t*>(to[n]) + chunk * kChunk, t, fours[n],
-                       row_of(n) < params.shape.rows);
+        for (int i = 0; i < kFragmentChunks; ++i) {
+          add_up(n, factors[n], given + given_at(chunk + i, n * 4), sums[i], both + 4 * i);
         }
-      } else {
-#pragma unroll
-        for (int n = 0; n < kPairs; ++n) {
-          if (row_of(n) < params.shape.rows)
-            store_partial(reinterpret_cast<float*>(to[n]), chunk, fours[n]);
-        }
+        store_row(work, row_of(n), t, consumer * kOwnChunks + chunk, both);
       }
 #pragma unroll
-      for (int i = 1; i < kOwnChunks; ++i) {
+      for (int i = kFragmentChunks; i < kOwnChunks; ++i) {
 #pragma unroll
-        for (int e = 0; e < kElements; ++e) sums[i - 1](e) = sums[i](e);
+        for (int e = 0; e < kElements; ++e) sums[i - kFragmentChunks](e) = sums[i](e);
       }
     }
   }
@@ -170,27 +160,40 @@ struct Epilogue {
     return n * 8 + lane % 4 * 2 + Mma::has_upper_row(lane);
   }
 
-  // Where a lane stores what it has of the first chunk of a row.
-  __device__ __forceinline__ char* place(const WorkTile& work, int r, int t) const {
-    const int column =
-        consumer * kOwnChunks * kChunk + threadIdx.x % kWarpgroup / kWarp * kFragmentColumns;
+  // Stores what a lane has of a row of two chunks, of which `chunk` is the first. All lanes of a
+  // warp call this.
+  __device__ __forceinline__ void store_row(const WorkTile& work, int r, int t, int chunk,
+                                            const LaneSums& sums) const {
+    const int warp = threadIdx.x % kWarpgroup / kWarp;
+    const int column = chunk * kChunk + warp * static_cast<int>(kFragmentNeighbours);
+    const bool exists = r < params.shape.rows;
     if (work.partial < 0) {
-      return reinterpret_cast<char*>(params.out.template at<uint16_t>(work.request,
-                                                                      params.shape.token_of(r),
-                                                                      params.shape.head_of(r)) +
-                                     column + t % 2 * 8 + t / 2 * 4);
+      auto* const to = params.out.template at<uint16_t>(work.request, params.shape.token_of(r),
+                                                        params.shape.head_of(r)) +
+                       column + t % 2 * 8 + t / 2 * 4;
+#pragma unroll
+      for (int i = 0; i < kFragmentChunks; ++i) {
+        store_output(to + i * kChunk, t, sums + 4 * i, exists);
+      }
+    } else if (exists && params.combines) {
+      const uint32_t fragment = chunk / kFragmentChunks * kChunkFragments + warp;
+      FragmentLane(params.partials, work.partial, r, fragment, r % kFragmentRows * 4 + t)
+          .store(0, 0, pack_sums(sums, 1));
+    } else if (exists) {
+      float* const to = params.partials.row(work.partial, r) + column + 2 * t;
+#pragma unroll
+      for (int i = 0; i < kLaneSums / 2; ++i) {
+        *reinterpret_cast<float2*>(to + i / 2 * kChunk + i % 2 * 8) = {sums[2 * i],
+                                                                       sums[2 * i + 1]};
+      }
     }
-    float* const partial =
-        params.combines
-            ? fragment_at(params.partials, work.partial, r, t) + column * kFragmentRows
-            : params.partials.out + (int64_t{work.partial} * params.partials.rows + r) * kLatent +
-                  column + 2 * t;
-    return reinterpret_cast<char*>(partial);
   }
 
-  // Adds up the sums of both consumers of a chunk; returns what a lane of a fragment has of a row.
-  static __device__ __forceinline__ float4 add_up(int n, const float2 (&factors)[2],
-                                                  const float* given, const Accumulator& sums) {
+  // Adds up the sums of both consumers of a chunk; `four` become what a lane of a fragment has of a
+  // row.
+  static __device__ __forceinline__ void add_up(int n, const float2 (&factors)[2],
+                                                const float* given, const Accumulator& sums,
+                                                float* four) {
     const bool upper = Mma::has_upper_row(threadIdx.x % kWarp);
     float both[2][2];  // of the thread's two rows, two columns
 #pragma unroll
@@ -208,23 +211,18 @@ struct Epilogue {
       kept[i] = upper ? both[1][i] : both[0][i];
       got[i] = __shfl_xor_sync(~0u, upper ? both[0][i] : both[1][i], Mma::kPartner);
     }
-    return Mma::in_fragment(upper, kept, got);
-  }
-
-  __device__ __forceinline__ void store_partial(float* to, int chunk, const float4& four) const {
-    if (params.combines) {
-      *reinterpret_cast<float4*>(to + chunk * kChunk * static_cast<int>(kFragmentRows)) = four;
-    } else {
-      *reinterpret_cast<float2*>(to + chunk * kChunk) = {four.x, four.y};
-      *reinterpret_cast<float2*>(to + chunk * kChunk + 8) = {four.z, four.w};
-    }
+    const float4 in_order = Mma::in_fragment(upper, kept, got);
+    four[0] = in_order.x;
+    four[1] = in_order.y;
+    four[2] = in_order.z;
+    four[3] = in_order.w;
   }
 
   // Two lanes exchange pairs, so that each stores four neighbours. All lanes of a warp call this.
-  __device__ __forceinline__ void store_output(uint16_t* to, int t, const float4& four,
+  __device__ __forceinline__ void store_output(uint16_t* to, int t, const float* four,
                                                bool exists) const {
-    const uint32_t low = pack_pair<Out>(four.x, four.y);
-    const uint32_t high = pack_pair<Out>(four.z, four.w);
+    const uint32_t low = pack_pair<Out>(four[0], four[1]);
+    const uint32_t high = pack_pair<Out>(four[2], four[3]);
     const bool right = t % 2 != 0;
     const uint32_t got = __shfl_xor_sync(~0u, right ? low : high, Mma::kFragmentLane);
     const uint2 pairs = {right ? got : low, right ? high : got};
