@@ -28,8 +28,8 @@ SPLITS = {
     "many splits": {"lengths": (7000, 64)},
     "some splits": {"lengths": (1200,) * 9},
     "two splits": {"lengths": tuple(900 + 37 * (i % 5) for i in range(100))},
-    "pairs of blocks": {"lengths": (1000,) * 33},
-    "pairs of clusters": {"lengths": (1000,) * 66},
+    "pairs of blocks": {"lengths": (1000,) * 66},
+    "pairs of clusters": {"lengths": (1000,) * 33},
     "rows of fp32": {"lengths": (1000, 300), "max_splits": 3},
 }
 each_split = pytest.mark.parametrize("splits", SPLITS.values(), ids=SPLITS)
