@@ -161,13 +161,16 @@ class FusedCombine {
                                        uint32_t step, Loaded<kOwn>& loaded) const {
     const FragmentLane from(params_.partials, round.split.first, round.row, fragment, lane_);
     const uint32_t groups = params_.partials.rows / kFragmentRows;
+    // Nobody has stored the rows that a request does not have.
+    const bool exists = round.row + lane_ / 4 < static_cast<uint32_t>(params_.shape.rows);
+    const uint32_t count = exists ? round.split.count : 0;
 #pragma unroll
     for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
       const uint32_t partial = first + i * step;
 #pragma unroll
       for (uint32_t k = 0; k < kOwn; ++k) {
         loaded[i][k] = {};
-        if (partial < round.split.count) loaded[i][k] = from.load(k * kWarps, partial * groups);
+        if (partial < count) loaded[i][k] = from.load(k * kWarps, partial * groups);
       }
     }
   }

@@ -203,7 +203,11 @@ struct Epilogue {
 #pragma unroll
     for (int row = 0; row < kThreadRows; ++row) {
 #pragma unroll
-      for (uint32_t i = 0; i < kSideFragments; ++i) others[row][i] = from.load(i, row);
+      for (uint32_t i = 0; i < kSideFragments; ++i) {
+        // Nobody has stored the rows that a request does not have.
+        others[row][i] = {};
+        if (r + row * 8 < params.shape.rows) others[row][i] = from.load(i, row);
+      }
     }
     combine_row<0>(work, r, column, scale[0], others[0]);
     combine_row<1>(work, r + 8, column, scale[1], others[1]);
