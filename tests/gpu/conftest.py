@@ -11,6 +11,9 @@ import torch
 
 from tests.gpu.support.availability import arch_name, refuse, require_payload
 
+torch.set_num_threads(1)
+"""Many processes test at once, and a thread for each core in each of them would make all wait for the host."""
+
 
 @pytest.fixture(autouse=True)
 def arch() -> Iterator[str]:

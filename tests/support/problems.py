@@ -303,9 +303,9 @@ class Decode:
         out, lse = kernel(**inputs, **self.scalars(), plan=plan, **options)
         return out, lse
 
-    def run(self) -> tuple[Tensor, Tensor]:
+    def run(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor]:
         """Return ``out`` and ``lse``, written between guard zones over NaN with a workspace full of NaN."""
-        inputs, device = self.tensors(), self.row.device
+        inputs, device = self.tensors() if given is None else given, self.row.device
         batch = len(self.lengths)
         out = memory.guarded((batch, self.q_len, self.num_heads, LATENT), memory.DTYPES[self.row.out_dtype], device)
         lse = memory.guarded((batch, self.num_heads, self.q_len), torch.float32, device, pad=1)
@@ -316,14 +316,16 @@ class Decode:
         lse.assert_guards("lse", self.reproduce())
         return out.view, lse.view
 
-    def expected(self) -> tuple[Tensor, Tensor]:
+    def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor]:
         """Return the reference in float64."""
-        return reference.decode(**self.tensors(), **self.scalars(), dtype=torch.float64)
+        inputs = self.tensors() if given is None else given
+        return reference.decode(**inputs, **self.scalars(), dtype=torch.float64)
 
     def check(self) -> None:
         """Run and compare."""
-        out, lse = self.run()
-        self.compare(out, lse, *self.expected())
+        inputs = self.tensors()
+        out, lse = self.run(inputs)
+        self.compare(out, lse, *self.expected(inputs))
 
     def compare(self, out: Tensor, lse: Tensor, want_out: Tensor, want_lse: Tensor) -> None:
         """Compare a result of this problem with the wanted one."""

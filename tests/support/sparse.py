@@ -181,9 +181,9 @@ class SparseDecode(Sparse):
         got: tuple[Tensor, ...] = kernel(**inputs, **self.scalars(), max_splits=self.max_splits, **options)
         return got
 
-    def run(self) -> tuple[Tensor, ...]:
+    def run(self, given: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
         """Return ``out``, ``lse`` and ``max_logits``, written between guard zones over NaN, with a workspace of NaN."""
-        inputs, device = self.tensors(), self.row.device
+        inputs, device = self.tensors() if given is None else given, self.row.device
         out_shape = (self.batch, self.q_len, self.num_heads, LATENT)
         out = memory.guarded(out_shape, memory.DTYPES[self.row.out_dtype], device)
         lse, max_logits = (
@@ -201,15 +201,19 @@ class SparseDecode(Sparse):
             guarded.assert_guards(name, self.reproduce())
         return out.view, lse.view, max_logits.view
 
-    def expected(self, inputs: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
+    def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
         """Return the reference in float64."""
-        given = self.tensors() if inputs is None else inputs
-        return reference.sparse_decode(**given, **self.scalars(), return_max_logits=True, dtype=torch.float64)
+        inputs = self.tensors() if given is None else given
+        return reference.sparse_decode(**inputs, **self.scalars(), return_max_logits=True, dtype=torch.float64)
 
     def check(self) -> None:
         """Run and compare."""
         names = ("out", "lse", "max_logits")
-        got, want = dict(zip(names, self.run(), strict=True)), dict(zip(names, self.expected(), strict=True))
+        inputs = self.tensors()
+        got, want = (
+            dict(zip(names, self.run(inputs), strict=True)),
+            dict(zip(names, self.expected(inputs), strict=True)),
+        )
         self.compare(got, want, SPARSE)
 
 
@@ -234,11 +238,11 @@ class SparsePrefill(Sparse):
                 arguments[f"{prefix}topk_length"] = counts.to(self.row.device)
         return arguments
 
-    def run(self) -> tuple[Tensor, Tensor, Tensor]:
+    def run(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return ``out``, ``max_logits`` and ``lse``, written between guard zones over NaN."""
         import mla_kernels as mla
 
-        inputs, device = self.tensors(), self.row.device
+        inputs, device = self.tensors() if given is None else given, self.row.device
         out = memory.guarded((self.q_len, self.num_heads, LATENT), memory.DTYPES[self.row.out_dtype], device)
         max_logits, lse = (memory.guarded((self.q_len, self.num_heads), torch.float32, device, pad=1) for _ in range(2))
         written = {"out": out, "max_logits": max_logits, "lse": lse}
@@ -249,12 +253,17 @@ class SparsePrefill(Sparse):
             guarded.assert_guards(name, self.reproduce())
         return out.view, max_logits.view, lse.view
 
-    def expected(self) -> tuple[Tensor, Tensor, Tensor]:
+    def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return the reference in float64."""
-        return reference.sparse_prefill(**self.tensors(), **self.scalars(), dtype=torch.float64)
+        inputs = self.tensors() if given is None else given
+        return reference.sparse_prefill(**inputs, **self.scalars(), dtype=torch.float64)
 
     def check(self) -> None:
         """Run and compare."""
         names = ("out", "max_logits", "lse")
-        got, want = dict(zip(names, self.run(), strict=True)), dict(zip(names, self.expected(), strict=True))
+        inputs = self.tensors()
+        got, want = (
+            dict(zip(names, self.run(inputs), strict=True)),
+            dict(zip(names, self.expected(inputs), strict=True)),
+        )
         self.compare(got, want, PREFILL)
