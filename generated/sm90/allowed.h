@@ -90,18 +90,6 @@ static_assert(points(sm90::decode::supports,
                      std::array{Load::tma},
                      std::array{Schedule::rows_m64}) == 1);
 static_assert(points(sm90::decode::supports,
-                     std::array{DType::fp16},
-                     std::array{DType::fp16},
-                     std::array{DType::fp16},
-                     std::array{Load::tma},
-                     std::array{Schedule::swap_ab}) == 1);
-static_assert(points(sm90::decode::supports,
-                     std::array{DType::bf16},
-                     std::array{DType::bf16},
-                     std::array{DType::bf16},
-                     std::array{Load::tma},
-                     std::array{Schedule::swap_ab}) == 1);
-static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::e4m3},
                      std::array{DType::bf16},
@@ -152,8 +140,8 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16},
                      std::array{Load::tma},
-                     std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and, for few rows of queries, swap_ab");
+                     std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab}) == 0,
+              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16},
@@ -187,8 +175,8 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16},
                      std::array{Load::tma},
-                     std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and, for few rows of queries, swap_ab");
+                     std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab}) == 0,
+              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16},
@@ -216,7 +204,7 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{Load::tma},
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and, for few rows of queries, swap_ab");
+              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
 
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::fp16},
