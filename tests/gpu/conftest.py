@@ -12,7 +12,7 @@ import torch
 from tests.gpu.support.availability import arch_name, refuse, require_payload
 
 torch.set_num_threads(1)
-"""Many processes test at once, and a thread for each core in each of them would make all wait for the host."""
+"""Many processes test at once. With a thread for each core in each process, they would compete for the cores."""
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ logit of standard deviation 0.4 by up to a few times 2^-9."""
 def assert_close(name: str, got: Tensor, want: Tensor, tolerance: Tolerance, reproduce: str = "") -> None:
     """Raise ``AssertionError`` with the worst element; NaN and infinities must match exactly.
 
-    Tensors are compared where ``got`` is: a GPU takes a hundredth of the time that copying to the host takes.
+    Tensors are compared where ``got`` is, so that those of a GPU need not be copied to the host.
     """
     __tracebackhide__ = True
     got, want = got.detach().double(), want.detach().to(got.device).double()
