@@ -90,6 +90,18 @@ static_assert(points(sm90::decode::supports,
                      std::array{Load::tma},
                      std::array{Schedule::rows_m64}) == 1);
 static_assert(points(sm90::decode::supports,
+                     std::array{DType::fp16},
+                     std::array{DType::fp16},
+                     std::array{DType::fp16},
+                     std::array{Load::tma},
+                     std::array{Schedule::swap_ab}) == 1);
+static_assert(points(sm90::decode::supports,
+                     std::array{DType::bf16},
+                     std::array{DType::bf16},
+                     std::array{DType::bf16},
+                     std::array{Load::tma},
+                     std::array{Schedule::swap_ab}) == 1);
+static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::e4m3},
                      std::array{DType::bf16},
@@ -140,8 +152,8 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16},
                      std::array{Load::tma},
-                     std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
+                     std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction}) == 0,
+              "decode, schedule: the kernel has two schedules, rows_m64 and, for few rows of queries, swap_ab");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16},
@@ -175,8 +187,8 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16},
                      std::array{Load::tma},
-                     std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
+                     std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction}) == 0,
+              "decode, schedule: the kernel has two schedules, rows_m64 and, for few rows of queries, swap_ab");
 static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16},
@@ -204,7 +216,7 @@ static_assert(points(sm90::decode::supports,
                      std::array{DType::bf16},
                      std::array{Load::tma},
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction}) == 0,
-              "decode, schedule: the kernel has two schedules, rows_m64 and swap_ab; swap_ab dequantizes an e4m3 cache, and rows_m64 reads 16-bit caches at the same speed");
+              "decode, schedule: the kernel has two schedules, rows_m64 and, for few rows of queries, swap_ab");
 
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::fp16},

@@ -31,6 +31,8 @@ extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>;
+extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::swap_ab>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
@@ -90,6 +92,10 @@ const Operation kOperations[] = {
         "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>>(
         "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::swap_ab>>(
+        "sm90a_decode_qfp16_kvfp16_ofp16_tma_swap_ab", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>>(
+        "sm90a_decode_qbf16_kvbf16_obf16_tma_swap_ab", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>>(
         "sm90a_decode_qbf16_kve4m3_obf16_tma_swap_ab", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>>(
@@ -111,7 +117,7 @@ const Operation kOperations[] = {
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 31;
+  *count = 33;
   return kOperations;
 }
 

@@ -8,6 +8,7 @@ set(MLA_PAYLOAD_UNITS
   sm90/decode_qbf16_tma_swap_ab.cu
   sm90/decode_qfp16_gather_rows_m64.cu
   sm90/decode_qfp16_tma_rows_m64.cu
+  sm90/decode_qfp16_tma_swap_ab.cu
   sm90/gather_kv.cu
   sm90/merge_states_rows.cu
   sm90/registry.cpp

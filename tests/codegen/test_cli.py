@@ -52,24 +52,24 @@ def copy(tmp_path, monkeypatch):
 
 def test_add_then_remove(copy, capsys):
     before = (copy / "matrix" / "sm90.toml").read_text()
-    point = ["op=decode", "arch=sm90a", "schedule=swap_ab"]
+    point = ["op=decode", "arch=sm90a", "load=gather", "q_dtype=fp16"]
     assert main(["remove", *point]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
-        "sm90a_decode_qbf16_kve4m3_obf16_tma_swap_ab",
-        "removed generated/sm90/decode_qbf16_tma_swap_ab.cu, which no row makes",
+        "sm90a_decode_qfp16_kvfp16_ofp16_gather_rows_m64",
+        "removed generated/sm90/decode_qfp16_gather_rows_m64.cu, which no row makes",
     ]
     assert main(["check"]) == 0
-    assert main(["add", *point, "q_dtype=bf16", "kv_dtype=e4m3", "priority=15"]) == 0
-    assert "sm90a_decode_qbf16_kve4m3_obf16_tma_swap_ab" in capsys.readouterr().out
-    assert (copy / "generated" / "sm90" / "decode_qbf16_tma_swap_ab.cu").is_file()
+    assert main(["add", *point, "kv_dtype=fp16", "priority=10"]) == 0
+    assert "sm90a_decode_qfp16_kvfp16_ofp16_gather_rows_m64" in capsys.readouterr().out
+    assert (copy / "generated" / "sm90" / "decode_qfp16_gather_rows_m64.cu").is_file()
     assert sorted((copy / "matrix" / "sm90.toml").read_text().split()) == sorted(before.split())
 
 
 def test_check_names_orphans_after_a_revert_and_what_mends_them(copy, capsys):
-    (copy / "generated" / "sm90" / "decode_qfp16_tma_swap_ab.cu").write_text("template struct ...")
+    (copy / "generated" / "sm90" / "decode_qfp32_tma_swap_ab.cu").write_text("template struct ...")
     assert main(["check"]) == 1
     said = capsys.readouterr().err
-    assert "orphan: sm90/decode_qfp16_tma_swap_ab.cu: no row makes it; nox -s generate deletes it" in said
+    assert "orphan: sm90/decode_qfp32_tma_swap_ab.cu: no row makes it; nox -s generate deletes it" in said
 
 
 def test_a_refusal_is_printed_and_fails(capsys):

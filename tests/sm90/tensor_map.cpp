@@ -92,7 +92,8 @@ void check(bool passed, const std::string& what) {
 
 constexpr Traits kBf16 = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::rows_m64};
 constexpr Traits kFp8 = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::rows_m64};
-constexpr Traits kSwapAb = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::swap_ab};
+constexpr Traits kSwapAb = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::swap_ab};
+constexpr Traits kFp8SwapAb = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::swap_ab};
 
 void* address(uint64_t number) { return reinterpret_cast<void*>(number); }
 
@@ -214,8 +215,10 @@ void check_memo() {
   check(fresh() == 2, "pages without groups are two maps");
   check_step(step(kCache, 64, kQ, 576), kFp8, "fp8 at the same address");
   check(fresh() == 2, "types are two maps");
-  check_step(step(kCache, 64, kQ, 576), kSwapAb, "fp8 as another schedule reads it");
+  check_step(step(kCache, 64, kQ, 576), kFp8SwapAb, "fp8 as another schedule reads it");
   check(fresh() == 2, "swizzles are two maps");
+  check_step(step(kCache, 64, kQ, 576), kSwapAb, "a 16-bit cache as another schedule reads it");
+  check(fresh() == 0, "both schedules have the same maps of a 16-bit cache");
   Params larger = step(kCache, 64, kQ, 576);
   larger.kv.num_pages = 10;
   larger.shape.batch = 8;

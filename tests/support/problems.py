@@ -230,12 +230,17 @@ class Decode:
             at += used
         return table.int()
 
+    def numbers(self, source: torch.Generator, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Return queries of this shape and the rows of all requests, in float32."""
+        q = random(source, *shape, deviation=self.q_deviation)
+        return q, random(source, sum(self.lengths), HEAD_DIM, deviation=0.1)
+
     def tensors(self) -> dict[str, Any]:
         """Return the arguments ``q, kv_cache, block_table, seq_lens`` on the variant's device."""
         source, device, variant = generator(self.seed), self.row.device, self.row
         shape = (len(self.lengths), self.q_len, self.num_heads, HEAD_DIM)
-        q = random(source, *shape, deviation=self.q_deviation).to(memory.DTYPES[variant.q_dtype])
-        values = random(source, sum(self.lengths), HEAD_DIM, deviation=0.1)
+        q, values = self.numbers(source, shape)
+        q = q.to(memory.DTYPES[variant.q_dtype])
         stored = encode(values, variant.kv_dtype, self.kv_scale, exact_scales=self.exact_scales)
         slots = torch.cat(self.slots) if self.lengths else torch.zeros(0)
         size = self.page_size if self.paged else self.capacity

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from mla_kernels.payloads.registry import Domain, Value, Variant
+from mla_kernels.payloads.registry import Domain, Range, Value, Variant
+
+KEPT_OPEN = ("num_heads", "q_len")
+"""A config of an arch that leaves these open prefers variants that do not limit them more than others do."""
 
 
 class Index:
@@ -42,13 +45,15 @@ class Index:
         self.known = frozenset(("op", *self.fields))
 
     def best(self, config: Mapping[str, Value]) -> Variant | None:
-        """The variant of highest priority that serves ``config``."""
+        """The variant that serves ``config`` and is preferred to all others."""
         rows = self._matching(config)
-        return self.variants[_lowest(rows)] if rows else None
+        return self.variants[_lowest(self._open(rows, config))] if rows else None
 
     def matching(self, config: Mapping[str, Value]) -> tuple[Variant, ...]:
         """Every variant that serves ``config``, in order of preference."""
-        return tuple(self.variants[row] for row in _rows(self._matching(config)))
+        rows = self._matching(config)
+        first = self._open(rows, config)
+        return tuple(self.variants[row] for part in (first, rows & ~first) for row in _rows(part))
 
     def nearest(self, config: Mapping[str, Value], limit: int) -> tuple[tuple[Variant, str], ...]:
         """The variants that miss ``config`` in the fewest fields, each with the first field that it misses."""
@@ -75,6 +80,20 @@ class Index:
             rows &= self._serving(field, value)
         return rows
 
+    def _open(self, rows: int, config: Mapping[str, Value]) -> int:
+        """Those of ``rows`` that limit no number which ``config`` leaves open more than others of its arch do."""
+        for field in KEPT_OPEN:
+            if field not in config and "arch" in config:
+                rows = self._widest(rows, field)
+        return rows
+
+    def _widest(self, rows: int, field: str) -> int:
+        groups = [(domain, those) for domain, those in self._accepts.get(field, ()) if those & rows]
+        for domain, those in groups:
+            if any(_is_within(domain, other) for other, _ in groups):
+                rows &= ~those
+        return rows
+
     def _serving(self, field: str, value: Value) -> int:
         rows = self._baked.get(field, {}).get(value, 0)
         for domain, those in self._accepts.get(field, ()):
@@ -87,6 +106,14 @@ class Index:
         for row in rows:
             bits[row >> 3] |= 1 << (row & 7)
         return int.from_bytes(bits, "little")
+
+
+def _is_within(domain: Domain, other: Domain) -> bool:
+    """Whether ``other`` has all numbers of ``domain``, and more."""
+    if not isinstance(domain, Range) or not isinstance(other, Range) or domain == other:
+        return False
+    ends_before = other.max is None or (domain.max is not None and domain.max <= other.max)
+    return other.min <= domain.min and ends_before and domain.multiple_of % other.multiple_of == 0
 
 
 def _lowest(rows: int) -> int:

@@ -31,7 +31,7 @@ def test_lse_may_be_left_out(variant: Row) -> None:
 
 @each
 def test_one_call_is_lookup_plan_and_launch(variant: Row) -> None:
-    problem = Decode(variant.name, q_len=2, lengths=(3000, 20))
+    problem = Decode(variant.name, q_len=min(2, variant.most("q_len")), lengths=(3000, 20))
     out, lse = mla.decode(**problem.tensors(), **problem.scalars())
     problem.compare(out, lse, *problem.expected())
 

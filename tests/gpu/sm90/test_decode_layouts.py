@@ -58,7 +58,15 @@ def test_contiguous_of_any_capacity(variant: Row, capacity: int, num_heads: int)
 @pytest.mark.parametrize("num_heads", [7, 16, 128])
 def test_strides(variant: Row, paged: bool, split: bool, num_heads: int) -> None:
     num_heads = min(num_heads, variant.most("num_heads"))
-    Decode(variant.name, strided=True, q_len=2, paged=paged, num_heads=num_heads, split_q=split, split_kv=split).check()
+    Decode(
+        variant.name,
+        strided=True,
+        q_len=min(2, variant.most("q_len")),
+        paged=paged,
+        num_heads=num_heads,
+        split_q=split,
+        split_kv=split,
+    ).check()
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -66,7 +74,9 @@ def test_strides(variant: Row, paged: bool, split: bool, num_heads: int) -> None
 @each_with("num_heads", [9, 16, 128])
 def test_broadcast_queries(variant: Row, num_heads: int, dim: int, split: bool) -> None:
     """Requests, tokens or heads share one query, by a stride of 0."""
-    problem = Decode(variant.name, lengths=(2000, 140, 1), q_len=2, num_heads=num_heads, broadcast_q=dim)
+    problem = Decode(
+        variant.name, lengths=(2000, 140, 1), q_len=min(2, variant.most("q_len")), num_heads=num_heads, broadcast_q=dim
+    )
     replace(problem, split_q=split).check()
 
 
@@ -75,7 +85,15 @@ def test_broadcast_queries(variant: Row, num_heads: int, dim: int, split: bool) 
 @pytest.mark.parametrize("split", [False, True])
 def test_broadcast_caches(variant: Row, paged: bool, split: bool, dim: int) -> None:
     """Pages or tokens share one row, by a stride of 0."""
-    problem = Decode(variant.name, lengths=(64, 1, 64), paged=paged, split_kv=split, q_len=2, finite=True, spare=0)
+    problem = Decode(
+        variant.name,
+        lengths=(64, 1, 64),
+        paged=paged,
+        split_kv=split,
+        q_len=min(2, variant.most("q_len")),
+        finite=True,
+        spare=0,
+    )
     inputs = problem.tensors()
     inputs["kv_cache"] = broadcast(inputs["kv_cache"], dim)
     out, lse = problem.launch(inputs)
@@ -84,7 +102,7 @@ def test_broadcast_caches(variant: Row, paged: bool, split: bool, dim: int) -> N
 
 @each
 def test_queries_at_odd_addresses(variant: Row) -> None:
-    problem = Decode(variant.name, num_heads=16, q_len=2)
+    problem = Decode(variant.name, num_heads=16, q_len=min(2, variant.most("q_len")))
     inputs = problem.tensors()
     inputs["q"] = padded(inputs["q"], 3)
     out, lse = problem.launch(inputs)
@@ -93,7 +111,7 @@ def test_queries_at_odd_addresses(variant: Row) -> None:
 
 @each
 def test_outputs_at_odd_addresses(variant: Row) -> None:
-    problem = Decode(variant.name, num_heads=16, q_len=2, lengths=(2000, 140, 1))
+    problem = Decode(variant.name, num_heads=16, q_len=min(2, variant.most("q_len")), lengths=(2000, 140, 1))
     inputs = problem.tensors()
     want_out, want_lse = problem.launch(inputs)
     out = memory.guarded(want_out.shape, want_out.dtype, "cuda", pad=3)

@@ -75,7 +75,13 @@ def test_other_tensors_at_the_same_addresses(variant: Row) -> None:
     problems = [
         Decode(variant.name, page_size=64, num_heads=16, seed=1),
         Decode(variant.name, page_size=128, num_heads=16, seed=2),
-        Decode(variant.name, num_heads=variant.most("num_heads"), q_len=2, lengths=(300, 64, 0, 1, 5), seed=3),
+        Decode(
+            variant.name,
+            num_heads=variant.most("num_heads"),
+            q_len=min(2, variant.most("q_len")),
+            lengths=(300, 64, 0, 1, 5),
+            seed=3,
+        ),
     ]
     wanted = [problem.expected() for problem in problems]
     for _ in range(2):
@@ -123,7 +129,7 @@ def test_layers_take_turns_in_two_threads(variant: Row) -> None:
         list(threads.map(steps, range(2)))
 
 
-@each_with("num_heads, q_len", [(16, 2), (128, 2), (64, 1)])
+@each_with("num_heads, q_len", [(16, 1), (16, 2), (128, 2), (64, 1)])
 @pytest.mark.parametrize("lengths", [MIXED, (1000,) * 64, RAGGED], ids=["mixed", "equal", "ragged"])
 def test_the_same_bits_in_a_hundred_runs(variant: Row, num_heads: int, q_len: int, lengths: tuple[int, ...]) -> None:
     problem = Decode(variant.name, lengths=lengths, num_heads=num_heads, q_len=q_len)

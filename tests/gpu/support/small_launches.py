@@ -48,6 +48,8 @@ SMALLER: tuple[dict[str, Any], ...] = (
     {"lengths": (300, 0, 70), "q_len": 2},
     {"lengths": (700, 64), "page_size": 16, "max_splits": 1},
     {"lengths": (33,) * 140, "q_len": 2},
+    {"lengths": (700, 64), "max_splits": 1},
+    {"lengths": (33,) * 140},
 )
 """Problems for variants that serve few query rows."""
 
@@ -96,7 +98,8 @@ def sparse_decode(variant: str) -> None:
 def served(variant: str, options: dict[str, Any]) -> bool:
     """Whether a variant has a problem's shape."""
     splits = row(variant).schedule != "persistent" or "max_splits" not in options
-    return splits and row(variant).serves(num_heads=options.get("num_heads", 16), q_len=options.get("q_len", 1))
+    numbers = {"num_heads": 16, "q_len": 1, "page_size": Decode.page_size}
+    return splits and row(variant).serves(**{name: options.get(name, number) for name, number in numbers.items()})
 
 
 def caches() -> None:

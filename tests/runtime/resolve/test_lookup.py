@@ -87,6 +87,17 @@ def test_accepted_sets_and_ranges():
     assert index.matching({"page_size": 272}) == ()
 
 
+def test_numbers_of_query_rows_that_are_left_open_stay_open():
+    few = toy("few", 5, num_heads=Range(1, 16), q_len=Range(1, 2))
+    many = toy("many", num_heads=Range(1, 128), q_len=Range(1))
+    index = Index([few, many])
+    assert index.best({"arch": "toy", "num_heads": 16, "q_len": 2}) is few
+    assert index.best({"arch": "toy", "num_heads": 16, "q_len": 3}) is many
+    for config in ({}, {"num_heads": 16}, {"q_len": 1}):
+        assert index.matching({"arch": "toy", **config}) == (many, few)
+    assert index.matching({}) == (few, many), "variants of several archs are no choice"
+
+
 def test_nearest_misses_the_fewest_fields_first():
     near = toy("near", page_size=Choices((64,)))
     far = toy("far", 5, "b", page_size=Choices((64,)))

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
   const int s = shape.token_of(r);
   const int h = shape.head_of(r);
   mla_merge_states_problem states = {};
-  states.o = params.partials.out + at * kLatent;
+  states.o = params.partials.row(first, r);
   states.o_stride_n = int64_t{params.partials.rows} * kLatent;
   states.lse = params.partials.lse + at;
   states.lse_stride_n = params.partials.rows;

@@ -5,37 +5,35 @@
 #include <cutlass/arch/barrier.h>
 
 #include <cmath>
-#include <cute/arch/copy_sm90_tma.hpp>
 
+#include "sm90/combine/fragments.cuh"
 #include "sm90/combine/grid_sync.cuh"
 #include "sm90/combine/row_results.cuh"
-#include "sm90/common/elements.cuh"
-#include "sm90/common/pipeline.cuh"
 #include "sm90/common/special_registers.cuh"
 
 namespace mla::sm90 {
 
 // Two warpgroups of every block combine. In a round, a block takes some fragments of eight rows, of
-// all partial results; those of the next round are loaded meanwhile.
+// all partial results.
 template <class Out, class Params>
 class FusedCombine {
   static constexpr uint32_t kWarps = 2 * sm90::kWarps;
-  static constexpr uint32_t kStages = 2;
-  static constexpr uint32_t kStageFragments = 160;
-  static constexpr uint32_t kFragmentBytes = kFragmentElements * sizeof(float);
-  static constexpr uint32_t kMostOfLane = ceil_div(kMaxParts, kWarp);
-  static_assert(kMaxParts <= kStageFragments && kWarps == kFragmentRows);
+  // Partial results of whose eight rows a warp, or a block, loads the LSEs at once.
+  static constexpr uint32_t kWarpPartials = kWarp / kFragmentRows;
+  static constexpr uint32_t kBlockPartials = kWarps * kWarpPartials;
+  static constexpr uint32_t kMostOfLane = ceil_div(kMaxParts, kBlockPartials);
+  static constexpr uint32_t kLoads = 16;  // that a lane has on their way at once
 
  public:
   struct SharedStorage {
-    float4 fragments[kStages * kStageFragments][kWarp];
-    float4 sums[kWarps][kWarp];
+    float4 sums[kLaneSums / 4][kWarps][kWarp];
     float totals[kWarps][kWarp];
     float weights[kMaxParts][kFragmentRows];  // of partial results
-    float row_max[kFragmentRows];             // of their LSEs
-    TransactionBarrier full[kStages];
+    float warp_max[kWarps][kFragmentRows];    // of the LSEs that a warp loads
+    float row_max[kFragmentRows];             // of all LSEs
   };
 
+  // @pre The roles no longer use the shared memory.
   __device__ FusedCombine(const Params& params, const SplitList& list, SharedStorage& shared,
                           uint32_t barrier)
       : params_(params),
@@ -45,16 +43,8 @@ class FusedCombine {
         lane_(read_thread_index() % kWarp),
         rounds_(list) {}
 
-  // Initializes barriers and finds the first round, best before the blocks synchronize.
-  //
-  // @pre The roles no longer use the shared memory.
-  __device__ __forceinline__ void prepare() {
-    if (warp_ == 0 && lane_ == 0) {
-      for (auto& full : shared_.full) full.init(kWarps);
-      cutlass::arch::fence_barrier_init();
-    }
-    found_ = rounds_.next(now_);
-  }
+  // Finds the first round, best before the blocks synchronize.
+  __device__ __forceinline__ void prepare() { found_ = rounds_.next(round_); }
 
   // The same for blocks that have already synchronized.
   __device__ __forceinline__ void prepare_late() {
@@ -63,20 +53,14 @@ class FusedCombine {
   }
 
   __device__ __forceinline__ void run() {
-    // Bulk copies load what the threads of other blocks have stored.
-    if (lane_ == 0) asm volatile("fence.proxy.async;" ::: "memory");
-    float lse[kMostOfLane];
-    if (found_) load(now_, 0, lse);
 #pragma unroll 1
-    for (uint32_t count = 0; found_; ++count) {
-      const PipelineState<kStages> state(count);
-      compute_weights(now_, lse);
-      const Round round = now_;
-      found_ = rounds_.next(now_);
-      if (found_) load(now_, PipelineState<kStages>(count + 1).stage, lse);
-      sync();
-      shared_.full[state.stage].wait(state.phase);
-      combine(round, stage(state.stage));
+    for (; found_; found_ = rounds_.next(round_)) {
+      const uint32_t log2 = round_.fragments_log2;
+      if (log2 == 4) {
+        combine<2>(round_);
+      } else {
+        combine<1>(round_);
+      }
       sync();  // what the next round overwrites has been read
     }
   }
@@ -86,7 +70,7 @@ class FusedCombine {
     SplitRequest split;
     uint32_t row;       // the first
     uint32_t fragment;  // the first
-    uint32_t fragments;
+    uint32_t fragments_log2;
   };
 
   // The rounds of a block. Its units are those whose number is the block's, or larger by a multiple
@@ -97,65 +81,39 @@ class FusedCombine {
 
     __device__ __forceinline__ bool next(Round& round) {
       if (unit_ >= list_.units) return false;
-      const uint32_t i = list_.find(unit_);
-      round.split = list_.requests[i];
-      const uint32_t unit_fragments = round.split.unit_fragments();
-      const uint32_t fragment = (unit_ - round.split.first_unit) * unit_fragments;
+      round.split = list_.requests[list_.find(unit_)];
+      round.fragments_log2 = round.split.unit_log2;
+      const uint32_t fragment = (unit_ - round.split.first_unit) << round.fragments_log2;
       round.row = fragment / kFragments * kFragmentRows;
-      round.fragment = fragment % kFragments + done_;
-      round.fragments = unit_fragments;
-      // A block with one unit loads it at once: there is nothing else to load meanwhile.
-      const bool all = list_.units <= gridDim.x &&
-                       round.fragments * round.split.count <= kStages * kStageFragments;
-      while (!all && round.fragments * round.split.count > kStageFragments) round.fragments /= 2;
-      done_ += round.fragments;
-      if (done_ == unit_fragments) {
-        done_ = 0;
-        unit_ += gridDim.x;
-      }
+      round.fragment = fragment % kFragments;
+      unit_ += blocks_of_grid();
       return true;
     }
 
    private:
     const SplitList& list_;
     uint32_t unit_;
-    uint32_t done_ = 0;  // fragments of the unit
   };
-
-  __device__ __forceinline__ float4 (*stage(int stage) const)[kWarp] {
-    return shared_.fragments + stage * kStageFragments;
-  }
 
   __device__ __forceinline__ void sync() const {
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kWarps * kWarp, barrier_);
   }
 
-  // Each warp loads every eighth partial result, and the LSEs of one of the eight rows.
-  __device__ __forceinline__ void load(const Round& round, int stage,
-                                       float (&lse)[kMostOfLane]) const {
-    const uint32_t count = round.split.count;
-    if (lane_ == 0) {
-      const uint32_t bytes = round.fragments * kFragmentBytes;
-      const uint32_t own = count > warp_ ? ceil_div(count - warp_, kWarps) : 0;
-      shared_.full[stage].arrive_and_expect_tx(own * bytes);
-#pragma unroll 1
-      for (uint32_t i = warp_; i < count; i += kWarps) {
-        cute::SM90_BULK_COPY_G2S::copy(
-            fragment_at(params_.partials, round.split.first + i, round.row, 0) +
-                round.fragment * kFragmentElements,
-            reinterpret_cast<uint64_t*>(&shared_.full[stage]),
-            this->stage(stage)[i * round.fragments], static_cast<int32_t>(bytes));
-      }
-    }
-    __syncwarp();
-    const bool exists = round.row + warp_ < static_cast<uint32_t>(params_.shape.rows);
+  // The partial result of the i-th LSE that a lane loads, and its row. The eight rows are
+  // neighbours in memory.
+  __device__ __forceinline__ uint32_t lse_partial(uint32_t i) const {
+    return i * kBlockPartials + warp_ * kWarpPartials + lane_ / kFragmentRows;
+  }
+  __device__ __forceinline__ uint32_t lse_row() const { return lane_ % kFragmentRows; }
+
+  __device__ __forceinline__ void load_lse(const Round& round, float (&lse)[kMostOfLane]) const {
+    const bool exists = round.row + lse_row() < static_cast<uint32_t>(params_.shape.rows);
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
-      const uint32_t partial = i * kWarp + lane_;
       lse[i] = -INFINITY;
-      if (exists && partial < count) {
-        lse[i] = __ldcg(at_row(params_.partials.lse, round, partial, warp_));
+      if (exists && lse_partial(i) < round.split.count) {
+        lse[i] = __ldcg(at_row(params_.partials.lse, round, lse_partial(i), lse_row()));
       }
     }
   }
@@ -168,65 +126,104 @@ class FusedCombine {
            row;
   }
 
-  // Each warp computes the weights of the partial results of its row.
+  // Computes the weights of the partial results of all rows.
   __device__ __forceinline__ void compute_weights(const Round& round,
                                                   const float (&lse)[kMostOfLane]) const {
-    const uint32_t count = round.split.count;
     float row_max = lse[0];
 #pragma unroll
     for (uint32_t i = 1; i < kMostOfLane; ++i) row_max = fmaxf(row_max, lse[i]);
 #pragma unroll
-    for (uint32_t lanes = 1; lanes < kWarp; lanes *= 2) {
-      if (lanes >= count) break;  // lanes from there on have no partial result
+    for (uint32_t lanes = kFragmentRows; lanes < kWarp; lanes *= 2) {
       row_max = fmaxf(row_max, __shfl_xor_sync(~0u, row_max, lanes));
     }
-    if (lane_ == 0) shared_.row_max[warp_] = row_max;
+    if (lane_ < kFragmentRows) shared_.warp_max[warp_][lane_] = row_max;
+    sync();
+#pragma unroll
+    for (uint32_t warp = 0; warp < kWarps; ++warp) {
+      row_max = fmaxf(row_max, shared_.warp_max[warp][lse_row()]);
+    }
+    if (warp_ == 0 && lane_ < kFragmentRows) shared_.row_max[lane_] = row_max;
     const float shift = row_max == -INFINITY ? 0 : row_max;
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
-      if (i * kWarp >= count) break;
-      const uint32_t partial = i * kWarp + lane_;
-      if (partial < count) shared_.weights[partial][warp_] = exp2_approx((lse[i] - shift) * kLog2E);
+      if (lse_partial(i) >= round.split.count) break;
+      shared_.weights[lse_partial(i)][lse_row()] = exp2_approx((lse[i] - shift) * kLog2E);
     }
+    sync();
   }
 
-  // A partial result without weight adds nothing, whatever it holds.
-  static __device__ __forceinline__ void add(float4& sum, float weight, const float4& partial) {
-    if (weight == 0) return;
-    sum.x += weight * partial.x;
-    sum.y += weight * partial.y;
-    sum.z += weight * partial.z;
-    sum.w += weight * partial.w;
-  }
+  // A warp's fragments of kLoads / kOwn partial results: every `step`-th from `first` on.
+  template <uint32_t kOwn>
+  using Loaded = PackedSums[kLoads / kOwn][kOwn];
 
-  // A warp sums up every eighth fragment, or several warps share one, each some of its partial
-  // results.
-  __device__ __forceinline__ void combine(const Round& round, const float4 (*stage)[kWarp]) const {
-    constexpr uint32_t kOwn = kFragments / kWarps;
-    const uint32_t sharing = round.fragments < kWarps ? kWarps / round.fragments : 1;
-    const uint32_t first = warp_ / sharing;
-    const uint32_t row = lane_ / 4;
-    float4 sums[kOwn] = {};
-    float total = 0;  // of the weights of a lane's row
-#pragma unroll 2
-    for (uint32_t i = warp_ % sharing; i < round.split.count; i += sharing) {
-      const float weight = shared_.weights[i][row];
-      const auto* const fragments = stage + i * round.fragments + first;
-      total += weight;
+  template <uint32_t kOwn>
+  __device__ __forceinline__ void load(const Round& round, uint32_t fragment, uint32_t first,
+                                       uint32_t step, Loaded<kOwn>& loaded) const {
+    const FragmentLane from(params_.partials, round.split.first, round.row, fragment, lane_);
+    const uint32_t groups = params_.partials.rows / kFragmentRows;
+    // Nobody has stored the rows that a request does not have.
+    const bool exists = round.row + lane_ / 4 < static_cast<uint32_t>(params_.shape.rows);
+    const uint32_t count = exists ? round.split.count : 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
+      const uint32_t partial = first + i * step;
 #pragma unroll
       for (uint32_t k = 0; k < kOwn; ++k) {
-        if (k > 0 && k * kWarps >= round.fragments) break;
-        add(sums[k], weight, fragments[k * kWarps][lane_]);
+        loaded[i][k] = {};
+        if (partial < count) loaded[i][k] = from.load(k * kWarps, partial * groups);
       }
     }
+  }
+
+  // A warp sums up `kOwn` fragments, every eighth of the round's, or several warps share one, each
+  // some of its partial results.
+  template <uint32_t kOwn>
+  __device__ __forceinline__ void combine(const Round& round) const {
+    constexpr uint32_t kAtOnce = kLoads / kOwn;
+    const uint32_t fragments = 1u << round.fragments_log2;
+    const uint32_t sharing = fragments < kWarps ? kWarps / fragments : 1;
+    const uint32_t first = warp_ / sharing;
+    const uint32_t row = lane_ / 4;
+    float lse[kMostOfLane];
+    load_lse(round, lse);
+    Loaded<kOwn> loaded;
+    uint32_t partial = warp_ % sharing;
+    load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
+    compute_weights(round, lse);
+    LaneSums sums[kOwn] = {};
+    float total = 0;  // of the weights of a lane's row
+#pragma unroll 1
+    while (true) {
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        const uint32_t own = partial + i * sharing;
+        const float weight = own < round.split.count ? shared_.weights[own][row] : 0;
+        total += weight;
+#pragma unroll
+        for (uint32_t k = 0; k < kOwn; ++k) add_sums(sums[k], weight, loaded[i][k]);
+      }
+      partial += kAtOnce * sharing;
+      if (partial >= round.split.count) break;
+      load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
+    }
     if (sharing > 1) {
-      shared_.sums[warp_][lane_] = sums[0];
+#pragma unroll
+      for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
+        shared_.sums[k][warp_][lane_] = four_of(sums[0], k);
+      }
       shared_.totals[warp_][lane_] = total;
       sync();
       if (warp_ % sharing > 0) return;
 #pragma unroll 1
       for (uint32_t i = 1; i < sharing; ++i) {
-        add(sums[0], 1, shared_.sums[warp_ + i][lane_]);
+#pragma unroll
+        for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
+          const float4 more = shared_.sums[k][warp_ + i][lane_];
+          sums[0][4 * k] += more.x;
+          sums[0][4 * k + 1] += more.y;
+          sums[0][4 * k + 2] += more.z;
+          sums[0][4 * k + 3] += more.w;
+        }
         total += shared_.totals[warp_ + i][lane_];
       }
     }
@@ -240,13 +237,18 @@ class FusedCombine {
     const Shape& shape = params_.shape;
     auto* const to = params_.out.template at<uint16_t>(round.split.request, shape.token_of(r),
                                                        shape.head_of(r)) +
-                     (round.fragment + first) * kFragmentColumns + lane_ % 2 * 8 +
-                     lane_ % 4 / 2 * 4;
+                     fragment_column(round.fragment + first) + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
 #pragma unroll
     for (uint32_t k = 0; k < kOwn; ++k) {
-      if (k > 0 && k * kWarps >= round.fragments) break;
-      store(to + k * kWarps * kFragmentColumns, sums[k], inverse, exists);
+#pragma unroll
+      for (uint32_t i = 0; i < kLaneSums / 4; ++i) {
+        store(to + k * fragment_column(kWarps) + i * kChunk, four_of(sums[k], i), inverse, exists);
+      }
     }
+  }
+
+  static __device__ __forceinline__ float4 four_of(const LaneSums& sums, uint32_t i) {
+    return {sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]};
   }
 
   // Two lanes exchange pairs, so that each stores four neighbours.
@@ -292,7 +294,7 @@ class FusedCombine {
   const uint32_t warp_;
   const uint32_t lane_;
   Rounds rounds_;
-  Round now_;
+  Round round_;
   bool found_;
 };
 
@@ -308,7 +310,7 @@ __device__ __forceinline__ void combine_fused(const Params& params, const SplitL
   static_assert(sizeof(SharedStorage) <= kBytes);
   FusedCombine<Out, Params> combine(params, list, *static_cast<SharedStorage*>(memory), barrier);
   if (is_synchronized) {
-    if (list.count == 0) return;
+    // The other warps may still read sums that wait in this memory.
     combine.prepare_late();
   } else if (!grid_sync(params, list, [&] { combine.prepare(); })) {
     return;

@@ -1,6 +1,7 @@
 // The requests that were split between parts, and which block combines what of them.
 #pragma once
 
+#include "sm90/common/special_registers.cuh"
 #include "sm90/common/warp.cuh"
 #include "sm90/params/partials.h"
 #include "sm90/scheduler/plan.h"
@@ -46,7 +47,7 @@ __device__ __forceinline__ void divide_into_units(uint32_t partials, uint32_t fr
                                                   SplitList& list) {
   __syncwarp();
   const uint32_t lane = threadIdx.x % kWarp;
-  const uint32_t of_block = ceil_div(partials * fragments, gridDim.x);
+  const uint32_t of_block = ceil_div(partials * fragments, blocks_of_grid());
   uint32_t units = 0;
 #pragma unroll 1
   for (uint32_t base = 0; base < list.count; base += kWarp) {

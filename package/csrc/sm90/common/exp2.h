@@ -9,6 +9,7 @@ inline constexpr float kLog2E = 1.44269504088896341f;
 // A row keeps its maximum until a logit exceeds it by this power of 2. P then stays within what
 // fp16 holds, and hardly any tile makes the output be rescaled.
 inline constexpr float kRescaleThreshold = 8;
+inline constexpr float kMaxP = 256;  // 2 to the power of kRescaleThreshold
 
 #ifdef __CUDACC__
 // The result is within 2 units in the last place; results below the normal numbers become 0.

@@ -11,11 +11,14 @@ __device__ __forceinline__ int read_thread_index() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
+// The index of the block in the grid, row after row.
 __device__ __forceinline__ uint32_t read_block_index() {
-  uint32_t block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return block;
+  uint32_t x, y;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(x));
+  asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(y));
+  return y * gridDim.x + x;
 }
+__device__ __forceinline__ uint32_t blocks_of_grid() { return gridDim.x * gridDim.y; }
 __device__ __forceinline__ uint32_t read_lane_index() {
   uint32_t lane;
   asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));

@@ -55,14 +55,31 @@ struct Rows {
   bool operator==(const Rows& other) const { return fields() == other.fields(); }
 };
 
+// The rows of the two maps that a tensor has.
+struct TensorRows {
+  Rows latent;
+  Rows rope;
+
+  bool operator==(const TensorRows& other) const {
+    return latent == other.latent && rope == other.rope;
+  }
+};
+
+// Rope mostly lies where latent does.
 struct Hash {
-  size_t operator()(const Rows& rows) const {
-    uint64_t hash = reinterpret_cast<uintptr_t>(rows.data);
+  size_t operator()(const TensorRows& rows) const {
+    const Rows& latent = rows.latent;
+    uint64_t hash = reinterpret_cast<uintptr_t>(latent.data);
     const auto mix = [&hash](uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15; };
-    for (const cuuint64_t extent : rows.extents) mix(extent);
-    for (const cuuint64_t stride : rows.strides) mix(stride);
+    for (const cuuint64_t extent : latent.extents) mix(extent);
+    for (const cuuint64_t stride : latent.strides) mix(stride);
     return hash;
   }
+};
+
+struct Maps {
+  CUtensorMap latent;
+  CUtensorMap rope;
 };
 
 Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
@@ -85,24 +102,27 @@ Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
 
 // Tensor cores read 16-bit boxes in place; threads read those of e4m3 and dequantize them.
 CUtensorMapSwizzle swizzle_of(const Traits& traits) {
-  if (traits.schedule == Schedule::swap_ab) return CU_TENSOR_MAP_SWIZZLE_64B;
-  return traits.kv == DType::e4m3 ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
+  if (traits.kv != DType::e4m3) return CU_TENSOR_MAP_SWIZZLE_128B;
+  return traits.schedule == Schedule::swap_ab ? CU_TENSOR_MAP_SWIZZLE_64B
+                                              : CU_TENSOR_MAP_SWIZZLE_NONE;
 }
 
 // The layers of a step, and the steps, ask for the same maps again and again. A map says what its
 // rows say; it neither owns memory nor looks at it, so that it stays right for as long as the
 // process lives, whatever comes to lie at the address. Each thread has its own maps: no locks.
-Status find_map(const char* name, const Rows& rows, CUtensorMap* map) {
-  constexpr size_t kMaxMaps = 1024;
-  thread_local std::unordered_map<Rows, CUtensorMap, Hash> maps;
-  const auto known = maps.find(rows);
-  if (known != maps.end()) {
-    *map = known->second;
-    return {};
+Status find_maps(const char* name, const TensorRows& rows, CUtensorMap* latent, CUtensorMap* rope) {
+  constexpr size_t kMost = 512;
+  thread_local std::unordered_map<TensorRows, Maps, Hash> known;
+  auto found = known.find(rows);
+  if (found == known.end()) {
+    Maps maps;
+    MLA_TRY(encode(name, rows.latent, &maps.latent));
+    MLA_TRY(encode(name, rows.rope, &maps.rope));
+    if (known.size() >= kMost) known.clear();
+    found = known.emplace(rows, maps).first;
   }
-  MLA_TRY(encode(name, rows, map));
-  if (maps.size() >= kMaxMaps) maps.clear();
-  maps.emplace(rows, *map);
+  *latent = found->second.latent;
+  *rope = found->second.rope;
   return {};
 }
 
@@ -110,10 +130,9 @@ Status find_map(const char* name, const Rows& rows, CUtensorMap* map) {
 
 Status encode_kv_maps(const PagedKvView& kv, const Traits& traits, CUtensorMap* latent,
                       CUtensorMap* rope) {
-  const auto find = [&](const void* data, int columns, int chunks, int64_t token, int64_t page,
-                        CUtensorMap* map) {
-    const auto of_rows = [&](int columns, std::initializer_list<Dimension> outer) {
-      return find_map("kv_cache", {data, columns, outer, traits.kv, swizzle_of(traits)}, map);
+  const auto rows = [&](const void* data, int columns, int chunks, int64_t token, int64_t page) {
+    const auto of_rows = [&](int row, std::initializer_list<Dimension> outer) {
+      return Rows(data, row, outer, traits.kv, swizzle_of(traits));
     };
     const auto page_size = static_cast<int32_t>(kv.page_size.value());
     const Dimension pages = {kv.num_pages, page, 1};
@@ -130,27 +149,25 @@ Status encode_kv_maps(const PagedKvView& kv, const Traits& traits, CUtensorMap* 
                     {page_size / kSwizzleRows, token * kSwizzleRows, kv.box_tokens / kSwizzleRows},
                     pages});
   };
-  MLA_TRY(find(kv.latent, kLatent, kLatentChunks / 2, kv.latent_stride_token, kv.latent_stride_page,
-               latent));
-  return find(kv.rope, kRope, 1, kv.rope_stride_token, kv.rope_stride_page, rope);
+  return find_maps(
+      "kv_cache",
+      {rows(kv.latent, kLatent, kLatentChunks / 2, kv.latent_stride_token, kv.latent_stride_page),
+       rows(kv.rope, kRope, 1, kv.rope_stride_token, kv.rope_stride_page)},
+      latent, rope);
 }
 
 Status encode_query_maps(const QueryRows& q, DType dtype, CUtensorMap* latent, CUtensorMap* rope) {
   const int heads = static_cast<int>(std::min<int64_t>(q.num_heads, kTileRows));
-  const auto find = [&](const void* data, int columns, const int64_t (&stride)[3],
-                        CUtensorMap* map) {
-    return find_map("q",
-                    {data,
-                     columns,
-                     {{q.num_heads, stride[2], heads},
-                      {q.q_len, stride[1], kTileRows / heads},
-                      {q.batch, stride[0], 1}},
-                     dtype,
-                     CU_TENSOR_MAP_SWIZZLE_128B},
-                    map);
+  const auto rows = [&](const void* data, int columns, const int64_t (&stride)[3]) {
+    return Rows(data, columns,
+                {{q.num_heads, stride[2], heads},
+                 {q.q_len, stride[1], kTileRows / heads},
+                 {q.batch, stride[0], 1}},
+                dtype, CU_TENSOR_MAP_SWIZZLE_128B);
   };
-  MLA_TRY(find(q.latent, kLatent, q.latent_stride, latent));
-  return find(q.rope, kRope, q.rope_stride, rope);
+  return find_maps("q",
+                   {rows(q.latent, kLatent, q.latent_stride), rows(q.rope, kRope, q.rope_stride)},
+                   latent, rope);
 }
 
 }  // namespace mla::sm90

@@ -17,4 +17,11 @@ __device__ __forceinline__ Number warp_uniform(Number number) {
   return __shfl_sync(~0u, number, 0);
 }
 
+// Returns a number that all lanes share, and which the compiler keeps in a uniform register. Where
+// descriptors of the tensor cores follow from it, so does their arithmetic, which otherwise takes
+// turns with the instructions that use them.
+__device__ __forceinline__ uint32_t in_uniform_register(uint32_t number) {
+  return __reduce_max_sync(~0u, number);
+}
+
 }  // namespace mla::sm90

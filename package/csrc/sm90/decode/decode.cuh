@@ -54,7 +54,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   MLA_TRY(decode::check_problem(problem, kTraits));
-  decode::Params params;
+  decode::Params params = {};  // a kernel prefetches all maps, also those that stay empty
   MLA_TRY(decode::describe(problem, kTraits, shape, plan.data, workspace.data, &params));
   if (shape.batch == 0 || shape.rows == 0) return {};
   const int64_t slots = saturating_product({problem.num_pages, problem.page_size});

@@ -76,9 +76,9 @@ Status check_problem(const Problem& p, const Traits& traits) {
                   text("multiples of ", kSwizzleRows, "; others take load gather"));
   }
   const int64_t rows = saturating_product({p.q_len, p.num_heads});
-  if (traits.schedule == Schedule::swap_ab && rows > kSwapAbRows) {
+  if (traits.schedule == Schedule::swap_ab && rows > swap_ab_rows(traits.kv)) {
     return refuse("q_len", text(p.q_len, " tokens of ", p.num_heads, " heads"),
-                  text("up to ", kSwapAbRows, " rows; more take schedule rows_m64"));
+                  text("up to ", swap_ab_rows(traits.kv), " rows; more take schedule rows_m64"));
   }
   return check_kv(p, traits);
 }
@@ -105,9 +105,10 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   query.by_tma = traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 &&
                  (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
   params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
-  params->out_is_aligned_to_4 = is_aligned_to_4_elements(
-      p.out, traits.out,
-      {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}});
+  const std::initializer_list<Stride> out_strides = {
+      {p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}};
+  params->out_is_aligned_to_4 = is_aligned_to_4_elements(p.out, traits.out, out_strides);
+  params->out_is_aligned_to_16 = is_aligned_to_16_bytes(p.out, traits.out, out_strides);
   params->lse = rows(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h);
   const int box_tokens = box_of(p, traits, shape);
   params->kv = {{p.kv_latent, p.kv_rope, p.kv_latent_stride_page, p.kv_latent_stride_token,

@@ -10,7 +10,7 @@ constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedu
   const bool dequantizes = q == DType::bf16 && kv == DType::e4m3;
   const bool has_one_type = kv == q && has_16_bits(q);
   if (out != q) return false;
-  if (schedule == Schedule::swap_ab) return dequantizes && load == Load::tma;
+  if (schedule == Schedule::swap_ab) return (has_one_type || dequantizes) && load == Load::tma;
   if (schedule != Schedule::rows_m64) return false;
   return (has_one_type && (load == Load::tma || load == Load::gather)) ||
          (dequantizes && load == Load::tma);

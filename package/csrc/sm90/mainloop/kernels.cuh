@@ -33,16 +33,18 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64> {
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad>
 struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab> {
+  using Format = swap_ab::Format<kQ, kKv>;
+
   template <int kRows>
   static Kernel of_rows() {
     return {reinterpret_cast<const void*>(
                 swap_ab::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kRows>),
-            swap_ab::kThreads, 1, sizeof(swap_ab::SharedStorage<kRows>)};
+            swap_ab::kThreads, 1, sizeof(swap_ab::SharedStorage<Format, kRows>)};
   }
   static Kernel of(const Shape& shape) {
-    return shape.rows <= 16 ? of_rows<16>() : of_rows<kSwapAbRows>();
+    return shape.rows <= 16 ? of_rows<16>() : of_rows<swap_ab_rows(kKv)>();
   }
-  static std::array<Kernel, 2> all() { return {of_rows<16>(), of_rows<kSwapAbRows>()}; }
+  static std::array<Kernel, 2> all() { return {of_rows<16>(), of_rows<swap_ab_rows(kKv)>()}; }
 };
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>

@@ -29,7 +29,8 @@ template <class Params>
 Status launch_kernel(const Kernel& kernel, const Params& params, cudaStream_t stream, bool* fits) {
   const Shape& shape = params.shape;
   cudaLaunchConfig_t config = {};
-  config.gridDim = {static_cast<unsigned>(shape.parts * shape.groups * shape.cluster), 1, 1};
+  config.gridDim = {static_cast<unsigned>(shape.groups * shape.cluster),
+                    static_cast<unsigned>(shape.parts), 1};
   config.blockDim = {static_cast<unsigned>(kernel.threads), 1, 1};
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = stream;

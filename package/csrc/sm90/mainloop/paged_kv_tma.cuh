@@ -13,16 +13,49 @@ struct TokenBox {
   int32_t offset;  // of its first token in the page
 };
 
+// The pages of the first 32 boxes from a block of KV on, one a lane. They are on their way while
+// the length of the request is, so the last ones may lie beyond its tokens.
+class FirstPages {
+ public:
+  FirstPages() = default;
+  // No request has more than `capacity` tokens.
+  __device__ __forceinline__ FirstPages(const PagedKvView& kv, int32_t capacity, int32_t request,
+                                        int32_t first_block) {
+    page_ = request;
+    if (kv.table == nullptr || capacity == 0) return;
+    const uint32_t token = first_block * kTileTokens + threadIdx.x % kWarp * kv.box_tokens;
+    page_ = __ldg(kv.table + request * kv.table_stride +
+                  kv.page_size.quotient(min(token, capacity - 1u)));
+  }
+
+  // Returns a lane's page; beyond the last of `exists`, the lanes whose boxes have tokens, it is
+  // that one's.
+  __device__ __forceinline__ int32_t page(uint32_t exists) const {
+    const int lane = threadIdx.x % kWarp;
+    return __shfl_sync(~0u, page_, min(lane, 31 - __clz(exists)));
+  }
+
+ private:
+  int32_t page_;
+};
+
 // The boxes of a work tile, counted from its first. All lanes of a warp call this: each knows every
 // 32nd box, and the page of the one after that is on its way.
 class PagedKvTma {
+  // A box is no smaller than a group, so that the lanes of a warp know all boxes of a tile.
+  static_assert(kTileTokens / kSwizzleRows <= kWarp);
+
  public:
-  __device__ __forceinline__ PagedKvTma(const PagedKvView& kv, const WorkTile& work)
+  // @pre The work tile has tokens, and `pages` begin where it does.
+  __device__ __forceinline__ PagedKvTma(const PagedKvView& kv, const WorkTile& work,
+                                        const FirstPages& pages)
       : kv_(kv), work_(work), lane_(threadIdx.x % kWarp) {
-    set_box(page_of(lane_), lane_);
+    const bool exists = first_token_of(lane_) < static_cast<uint32_t>(work.tokens);
+    set_box(pages.page(__ballot_sync(~0u, exists)), lane_);
   }
 
-  // Requests the pages after the first 32 boxes; called once, before the first tile.
+  // Requests the pages after the first 32 boxes; called once, when the first tile has been asked
+  // for. The compiler would let that wait for these pages too.
   __device__ __forceinline__ void read_ahead() { next_page_ = page_of(kWarp + lane_); }
 
   // Called for every tile in turn, before its boxes are asked for.

@@ -24,8 +24,9 @@ struct Params {
   int32_t causal;
   PagedKvView kv;
   RowView out;
-  int32_t out_is_aligned_to_4;  // elements
-  RowView lse;                  // null: the launch wants none
+  int32_t out_is_aligned_to_4;   // elements
+  int32_t out_is_aligned_to_16;  // bytes
+  RowView lse;                   // null: the launch wants none
   Partials partials;
   int32_t combines;    // the blocks, all at once, combine what they have split
   float logit_scale;   // positive, for powers of 2

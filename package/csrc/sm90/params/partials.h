@@ -1,10 +1,4 @@
 // Partial results: what the splits of a request store, and what a combine adds up.
-//
-// Where the attention kernel itself combines, columns lie in fragments, the order in which threads
-// hold what tensor cores sum up, so that a warp stores and loads 512 bytes at a stretch. Eight rows
-// are 32 fragments of 16 columns each. Four lanes hold a row of a fragment; lane t of these has
-// columns 2 t and 2 t + 1, and the same from column 8 on. Where the combine kernel does it, rows
-// are as they are.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +8,25 @@
 
 namespace mla::sm90 {
 
-// Indexed by partial result and row; rows are padded to whole tiles.
+inline constexpr uint32_t kFragmentRows = 8;
+inline constexpr uint32_t kFragmentColumns = 32;
+inline constexpr uint32_t kFragments = kLatent / kFragmentColumns;
+inline constexpr uint32_t kFragmentLanes = 32;
+inline constexpr uint32_t kLaneSums = kFragmentRows * kFragmentColumns / kFragmentLanes;
+
+// Eight rows of a partial result, as they are stored where the attention kernel itself combines: in
+// the order in which threads hold what tensor cores sum up, so that a warp stores and loads the 512
+// bytes of a fragment at a stretch (combine/fragments.cuh). The sums of a lane are fp16 and share a
+// power of 2, since those of a cache of bf16 can be larger and smaller than fp16 holds.
+struct alignas(16) Fragments {
+  uint16_t sums[kFragments][kFragmentLanes][kLaneSums];
+  uint8_t exponents[kFragments][kFragmentLanes];  // of the powers of 2, biased as those of fp32
+};
+
+// Indexed by partial result and row; rows are padded to whole tiles. Where the combine kernel
+// combines, `out` has rows of fp32 and no fragments.
 struct Partials {
-  float* out;  // [partials, rows, kLatent]
+  void* out;   // [partials, rows / kFragmentRows] of Fragments, or [partials, rows, kLatent]
   float* lse;  // [partials, rows]
   int32_t rows;
 
@@ -25,21 +35,17 @@ struct Partials {
   MLA_HOST_DEVICE Number* at(Number* numbers, int partial, int row) const {
     return numbers + (int64_t{partial} * rows + row);
   }
+
+  // The fragments of a row and of those that share them.
+  MLA_HOST_DEVICE Fragments* fragments(uint32_t partial, uint32_t row) const {
+    return static_cast<Fragments*>(out) +
+           (uint64_t{partial} * static_cast<uint32_t>(rows) + row) / kFragmentRows;
+  }
+  // A row of fp32.
+  MLA_HOST_DEVICE float* row(uint32_t partial, uint32_t row) const {
+    return static_cast<float*>(out) +
+           (uint64_t{partial} * static_cast<uint32_t>(rows) + row) * kLatent;
+  }
 };
-
-inline constexpr uint32_t kFragmentRows = 8;
-inline constexpr uint32_t kFragmentColumns = 16;
-inline constexpr uint32_t kFragments = kLatent / kFragmentColumns;
-inline constexpr uint32_t kFragmentElements = kFragmentColumns * kFragmentRows;
-
-// The four elements of `row` that one of its four lanes has in fragment 0. In the next fragment
-// they are kFragmentElements further.
-MLA_HOST_DEVICE inline float* fragment_at(const Partials& partials, uint32_t partial, uint32_t row,
-                                          uint32_t lane) {
-  const uint64_t group =
-      (uint64_t{partial} * static_cast<uint32_t>(partials.rows) + row) / kFragmentRows;
-  return partials.out + group * (kFragments * kFragmentElements) +
-         (row % kFragmentRows * 4 + lane) * 4;
-}
 
 }  // namespace mla::sm90

@@ -59,10 +59,11 @@ struct Params {
   SelectedKvView extra;  // topk 0: there is none
   int32_t extra_begins;  // at this token of a request, the first of a tile; past all if none
   TokenView out;
-  int32_t out_is_aligned_to_4;  // elements
-  TokenView lse;                // null: the launch wants none
-  TokenView max_logits;         // null: the launch wants none
-  const float* sink;            // of each head; null: none
+  int32_t out_is_aligned_to_4;   // elements
+  int32_t out_is_aligned_to_16;  // bytes
+  TokenView lse;                 // null: the launch wants none
+  TokenView max_logits;          // null: the launch wants none
+  const float* sink;             // of each head; null: none
   Partials partials;
   float* partial_max_logits;  // [partials, rows], as powers of 2; never null
   int32_t combines;           // the blocks, all at once, combine what they have split

@@ -32,20 +32,23 @@ class TileScheduler {
   // Whether there is a next work tile.
   __device__ bool next(WorkTile& work) {
     const auto plan = params_.plan();
-    const int r = at_.request;
-    if (r >= params_.shape.batch) return false;
+    // All loads come before the first branch: none waits for another.
+    const int r = min(at_.request, params_.shape.batch - 1);
     int part = part_;
     asm volatile("" : "+r"(part));  // or the compiler keeps the boundary's address in registers
     const Boundary last = plan.boundary(part + 1);
     const int length = params_.kv_length(r);
     const int first_partial = plan.first_partial_of(r);
     const int splits = plan.partials_of(r);
-    if (r > last.request || (r == last.request && at_.block >= last.block)) return false;
+    if (at_.request >= params_.shape.batch || r > last.request ||
+        (r == last.request && at_.block >= last.block)) {
+      return false;
+    }
     work.request = r;
     work.tokens = min(max(length, 0), params_.capacity);
     work.partial = splits > 0 ? first_partial + at_.split : -1;
     // Of two splits, the first is the last work tile of its part. In a pair, so is the second.
-    const bool combines_two = splits == 2 && (at_.split == 0 || plan.boundary(part).in_pair);
+    const bool combines_two = splits == 2 && (at_.split == 0 || at_.in_pair);
     work.other_partial = combines_two ? first_partial + 1 - at_.split : -1;
     work.first_block = at_.block;
     work.end_block = ceil_div(work.tokens, kTileTokens);

@@ -164,9 +164,10 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
   params->extra_begins = has_extra ? main_end : static_cast<int32_t>(kMaxInt);
   params->capacity = has_extra ? main_end + params->extra.topk : params->main.topk;
   params->out = tokens(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h, p.q_len);
-  params->out_is_aligned_to_4 = is_aligned_to_4_elements(
-      p.out, traits.out,
-      {{p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}});
+  const std::initializer_list<Stride> out_strides = {
+      {p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}};
+  params->out_is_aligned_to_4 = is_aligned_to_4_elements(p.out, traits.out, out_strides);
+  params->out_is_aligned_to_16 = is_aligned_to_16_bytes(p.out, traits.out, out_strides);
   params->lse = tokens(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h, p.q_len);
   params->max_logits = tokens(p.max_logits, p.max_logits_stride_b, p.max_logits_stride_s,
                               p.max_logits_stride_h, p.q_len);
@@ -189,17 +190,18 @@ Status check_tensors(const Problem& p, const Traits& traits, const Names& names)
 
 int64_t workspace_bytes(const Params& params) {
   if (!params.combines) return 0;
-  constexpr int64_t kNumbers = kLatent + 2;  // of a row: sums, LSE and greatest logit
-  return UniformPlan::max_partials(params.shape.parts) * params.shape.padded_rows() * kNumbers *
-         static_cast<int64_t>(sizeof(float));
+  // A row has its share of the fragments, an LSE and a greatest logit.
+  constexpr int64_t kRowBytes = sizeof(Fragments) / kFragmentRows + 2 * sizeof(float);
+  return UniformPlan::max_partials(params.shape.parts) * params.shape.padded_rows() * kRowBytes;
 }
 
 void set_workspace(void* workspace, Params* params) {
   const int64_t rows = params->shape.padded_rows();
   const int64_t all = UniformPlan::max_partials(params->shape.parts) * rows;
-  auto* const out = static_cast<float*>(workspace);
-  params->partials = {out, out + all * kLatent, static_cast<int32_t>(rows)};
-  params->partial_max_logits = params->partials.lse + all;
+  auto* const fragments = static_cast<Fragments*>(workspace);
+  auto* const lse = reinterpret_cast<float*>(fragments + all / kFragmentRows);
+  params->partials = {fragments, lse, static_cast<int32_t>(rows)};
+  params->partial_max_logits = lse + all;
 }
 
 Status plan_without_splits(Params* params) { return set_plan(1, params); }

@@ -1,17 +1,14 @@
-// Where a work tile ends: a warpgroup of the output stores its columns, of the result or of a
-// partial result, or combines the two splits of a request.
+// Where a work tile ends that is a split: a warpgroup of the output stores its columns of a partial
+// result, or combines the two splits of a request.
 #pragma once
 
+#include "sm90/combine/fragments.cuh"
 #include "sm90/combine/grid_sync.cuh"
 #include "sm90/combine/row_results.cuh"
 #include "sm90/common/special_registers.cuh"
-#include "sm90/mainloop/rows_m64/shared_storage.cuh"
+#include "sm90/mainloop/rows_m64/store_rows.cuh"
 
 namespace mla::sm90::rows_m64 {
-
-// The columns of each half that a warpgroup computes. The compiler refuses an instruction with more
-// sums than the registers that a thread of four warpgroups starts with, so no more than 128.
-inline constexpr int kPvColumns = 128;
 
 template <class Format, class Out, class Accumulator, class Params>
 struct Epilogue {
@@ -19,47 +16,43 @@ struct Epilogue {
   // Pairs of neighbours in a row that a thread has, in both halves and in one.
   static constexpr int kPairs = kHalf / 8;
   static constexpr int kHalfPairs = kPairs / 2;
-  static constexpr int kHalfFragments = kHalf / kFragmentColumns;
+  static constexpr uint32_t kHalfFragments = kHalf / kFragmentColumns;
   static constexpr uint32_t kSideFragments = kPvColumns / kFragmentColumns;
+  static_assert(kSideFragments == kChunkFragments);
 
   using Rows = float[kThreadRows];
 
   const Params& params;
   SharedStorage<Format>& shared;
-  const int thread;
-  const int side;
   Accumulator (&out)[2];  // of the halves
 
   // Stores a partial result that the blocks combine, in fragments.
-  __device__ __forceinline__ void store_partial(const WorkTile& work, int first_row,
-                                                const Rows& scale) const {
-    const int r = request_row(first_row);
+  __device__ __forceinline__ void store_partial(const WorkTile& work, const Rows& scale) const {
+    const int r = request_row();
     if (r / 16 * 16 >= params.shape.rows) return;  // none of the warp's rows exists
-    float* const to = fragment_at(params.partials, work.partial, r, thread % 4) +
-                      side * (kSideFragments * kFragmentElements);
-    store_half<0>(to, scale);
-    store_half<1>(to + kHalfFragments * kFragmentElements, scale);
+    const FragmentLane to = lane_of_half(work.partial, r, 0);
+    store_half<0>(to, 0, r, scale);
+    store_half<1>(to, kHalfFragments, r, scale);
   }
 
-  // Stores rows of the result, or of a partial result that the combine kernel reads.
-  __device__ __forceinline__ void store_rows(const WorkTile& work, int first_row,
-                                             const Rows& scale) const {
-    const int r = request_row(first_row);
-    store_row<0>(work, r, scale[0]);
-    store_row<1>(work, r + 8, scale[1]);
+  // Stores rows of a partial result that the combine kernel reads.
+  __device__ __forceinline__ void store_partial_rows(const WorkTile& work,
+                                                     const Rows& scale) const {
+    const int r = request_row();
+    store_partial_row<0>(work, r, scale[0]);
+    store_partial_row<1>(work, r + 8, scale[1]);
   }
 
   // Combines the two splits of a request when the other one is there as well. Of a pair of blocks
   // that end together, each combines one half of the columns and gives the other one its sums of
   // the other half.
-  __device__ __forceinline__ void combine_two(const WorkTile& work, int first_row,
-                                              const Rows& scale) {
+  __device__ __forceinline__ void combine_two(const WorkTile& work, const Rows& scale) {
     // One of the warps builds the list of splits, which is complete then.
     cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kCombineBarrier);
     const bool in_pair = shared.splits.in_pairs;
     int half = in_pair && work.partial > work.other_partial;
     if (in_pair) {
-      exchange_partials(work.partial, request_row(first_row), half, scale);
+      exchange_partials(work.partial, request_row(), half, scale);
       grid_sync(params, shared.splits);
     } else {
       // The right half waits in the memory of tiles, since there are no registers for both.
@@ -72,7 +65,7 @@ struct Epilogue {
     }
 #pragma unroll 1
     while (true) {
-      combine_half(work, request_row(first_row), half, scale);
+      combine_half(work, request_row(), half, scale);
       if (in_pair || half == 1) return;
       half = 1;
 #pragma unroll
@@ -89,8 +82,8 @@ struct Epilogue {
  private:
   // The row of the request that is a thread's first. It is worked out anew each time, or the
   // compiler keeps what follows from it in registers.
-  static __device__ __forceinline__ int request_row(int first_row) {
-    return accumulator_row(first_row, read_thread_index() % kWarpgroup);
+  __device__ __forceinline__ int request_row() const {
+    return accumulator_row(shared.tile_row_of_request(), read_thread_index() % kWarpgroup);
   }
 
   // The column of the j-th pair of a thread's row, from the column where the thread begins.
@@ -107,55 +100,50 @@ struct Epilogue {
     return {half(first) * scale, half(first + 1) * scale};
   }
 
-  // Stores both rows of a thread, of one half of the accumulators, in fragments.
+  // What a lane has of the warpgroup's fragments of a half of a partial result.
+  __device__ __forceinline__ FragmentLane lane_of_half(int partial, int r, uint32_t half) const {
+    return FragmentLane(params.partials, partial, r,
+                        half * kHalfFragments + side_of_thread() * kSideFragments,
+                        read_lane_index());
+  }
+
+  // Stores both rows of a thread, of one half of the accumulators, in fragments: from `first` on.
   template <int kHalfOfColumns>
-  __device__ __forceinline__ void store_half(float* to, const Rows& scale) const {
+  __device__ __forceinline__ void store_half(const FragmentLane& to, uint32_t first, int r,
+                                             const Rows& scale) const {
 #pragma unroll
-    for (int j = 0; j < kHalfPairs; j += 2) {
-      float* const fragment = to + j / 2 * kFragmentElements;
-      store_fragment<0>(fragment, kHalfOfColumns * kHalfPairs + j, scale[0]);
-      store_fragment<1>(fragment + kFragments * kFragmentElements, kHalfOfColumns * kHalfPairs + j,
-                        scale[1]);
-    }
-  }
-  template <int kRow>
-  __device__ __forceinline__ void store_fragment(float* to, int j, float scale) const {
-    const float2 low = sums<kRow>(j, scale);
-    const float2 high = sums<kRow>(j + 1, scale);
-    *reinterpret_cast<float4*>(to) = {low.x, low.y, high.x, high.y};
-  }
-
-  template <int kRow>
-  __device__ __forceinline__ void store_row(const WorkTile& work, int r, float scale) const {
-    const bool exists = r < params.shape.rows;
-    const int thread = read_thread_index();
-    const int column = thread / kWarpgroup * kPvColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
-    if (!Params::kIsSparse && work.partial >= 0) {
-      // The index is unsigned, or the compiler keeps the upper half of its sign in a register.
-      const int64_t at = uint64_t{static_cast<uint32_t>(work.partial)} * params.partials.rows + r;
-      float* const to =
-          params.partials.out + at * kLatent + thread / kWarpgroup * kPvColumns + thread % 4 * 2;
-      if (!exists) return;
+    for (int i = 0; i < static_cast<int>(kSideFragments); ++i) {
 #pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, scale);
+      for (int row = 0; row < kThreadRows; ++row) {
+        // As each row has a condition, the compiler packs one after the other. It has no registers
+        // for several at once.
+        if (r + row * 8 >= params.shape.rows) continue;
+        LaneSums own;
+#pragma unroll
+        for (int k = 0; k < static_cast<int>(kLaneSums); ++k) {
+          own[k] = out[kHalfOfColumns](element(i, row, k));
+        }
+        to.store(first + i, row, pack_sums(own, scale[row]));
       }
-      return;
-    }
-    const int s = params.shape.token_of(r);
-    const int h = params.shape.head_of(r);
-    auto* const to = params.out.template at<uint16_t>(work.request, s, h) + column;
-#pragma unroll
-    for (int j = 0; j < kPairs; j += 2) {
-      uint32_t pairs[2] = {rounded<kRow>(j, scale), rounded<kRow>(j + 1, scale)};
-      store_four(to + offset(j), pairs, exists);
     }
   }
 
+  // Which of a half's elements a lane has as the k-th of a row of the warpgroup's i-th fragment.
+  static __device__ __forceinline__ constexpr int element(int i, int row, int k) {
+    return (k / 4 * (kChunk / 8) + i * 2 + k % 4 / 2) * 4 + row * 2 + k % 2;
+  }
+
   template <int kRow>
-  __device__ __forceinline__ uint32_t rounded(int j, float scale) const {
-    const float2 own = sums<kRow>(j, scale);
-    return pack_pair<Out>(own.x, own.y);
+  __device__ __forceinline__ void store_partial_row(const WorkTile& work, int r,
+                                                    float scale) const {
+    const int thread = read_thread_index();
+    float* const to =
+        params.partials.row(work.partial, r) + thread / kWarpgroup * kPvColumns + thread % 4 * 2;
+    if (r >= params.shape.rows) return;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, scale);
+    }
   }
 
   // A lane has two neighbours of every eight columns. Two lanes exchange theirs of sixteen, so that
@@ -200,14 +188,7 @@ struct Epilogue {
       }
     }
     if (r / 16 * 16 >= params.shape.rows) return;
-    store_half<1>(half_of(partial, r, 1 - kept), scale);
-  }
-
-  // The warpgroup's columns of a half of a partial result.
-  __device__ __forceinline__ float* half_of(int partial, int r, int half) const {
-    const int thread = read_thread_index();
-    const int fragment = half * kHalfFragments + thread / kWarpgroup * kSideFragments;
-    return fragment_at(params.partials, partial, r, thread % 4) + fragment * kFragmentElements;
+    store_half<1>(lane_of_half(partial, r, 1 - kept), 0, r, scale);
   }
 
   // Combines one half, whose sums are in the first registers; `r` is the first of a thread's rows.
@@ -217,20 +198,25 @@ struct Epilogue {
     const int thread = read_thread_index();
     const int column =
         half * kHalf + thread / kWarpgroup * kPvColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
-    const float* const from = half_of(work.other_partial, r, half);
-    combine_row<0>(work, r, column, scale[0], from);
-    combine_row<1>(work, r + 8, column, scale[1], from + kFragments * kFragmentElements);
+    const FragmentLane from = lane_of_half(work.other_partial, r, half);
+    PackedSums others[kThreadRows][kSideFragments];
+#pragma unroll
+    for (int row = 0; row < kThreadRows; ++row) {
+#pragma unroll
+      for (uint32_t i = 0; i < kSideFragments; ++i) {
+        // Nobody has stored the rows that a request does not have.
+        others[row][i] = {};
+        if (r + row * 8 < params.shape.rows) others[row][i] = from.load(i, row);
+      }
+    }
+    combine_row<0>(work, r, column, scale[0], others[0]);
+    combine_row<1>(work, r + 8, column, scale[1], others[1]);
   }
 
-  // Combines the columns of a row from `column` on; `from` are the other block's sums.
+  // Combines the columns of a row from `column` on; `others` are the other block's sums.
   template <int kRow>
   __device__ __forceinline__ void combine_row(const WorkTile& work, int r, int column, float scale,
-                                              const float* from) const {
-    float4 sums_of_other[kHalfPairs / 2];
-#pragma unroll
-    for (int i = 0; i < kHalfPairs / 2; ++i) {
-      sums_of_other[i] = __ldcg(reinterpret_cast<const float4*>(from + i * kFragmentElements));
-    }
+                                              const PackedSums (&others)[kSideFragments]) const {
     const bool exists = r < params.shape.rows;
     const float own_lse = exists ? of_row(params.partials.lse, work.partial, r) : -INFINITY;
     const float other_lse = exists ? of_row(params.partials.lse, work.other_partial, r) : -INFINITY;
@@ -253,22 +239,21 @@ struct Epilogue {
                                                       params.shape.head_of(r)) +
                      column;
 #pragma unroll
-    for (int j = 0; j < kHalfPairs; j += 2) {
-      const float4 add = sums_of_other[j / 2];
-      const float2 low = sums<kRow>(j, scale);
-      const float2 high = sums<kRow>(j + 1, scale);
-      uint32_t pairs[2] = {
-          pack_pair<Out>(scaled(low.x, own_weight) + scaled(add.x, other_weight),
-                         scaled(low.y, own_weight) + scaled(add.y, other_weight)),
-          pack_pair<Out>(scaled(high.x, own_weight) + scaled(add.z, other_weight),
-                         scaled(high.y, own_weight) + scaled(add.w, other_weight))};
-      store_four(to + offset(j), pairs, exists);
+    for (uint32_t i = 0; i < kSideFragments; ++i) {
+      LaneSums both;
+#pragma unroll
+      for (uint32_t k = 0; k < kLaneSums; ++k) {
+        const float sum = out[0](element(i, kRow, k)) * scale;
+        both[k] = own_weight == 0 ? 0 : sum * own_weight;
+      }
+      add_sums(both, other_weight, others[i]);
+#pragma unroll
+      for (uint32_t k = 0; k < kLaneSums; k += 4) {
+        uint32_t pairs[2] = {pack_pair<Out>(both[k], both[k + 1]),
+                             pack_pair<Out>(both[k + 2], both[k + 3])};
+        store_four(to + fragment_column(i) + k / 4 * kChunk, pairs, exists);
+      }
     }
-  }
-
-  // A sum of weight 0 adds nothing, whatever it holds.
-  static __device__ __forceinline__ float scaled(float sum, float weight) {
-    return weight == 0 ? 0 : sum * weight;
   }
 
   __device__ __forceinline__ float of_row(const float* numbers, int partial, int r) const {

@@ -58,4 +58,10 @@ struct Format<DType::bf16, DType::e4m3> {
   static constexpr int kMaxCluster = 2;
 };
 
+// Whether P V of a tile waits for the logits of the next one, so that it runs beside their softmax.
+// That pays where tensor cores are the limit, as with the 128 rows of a cluster. It holds a tile
+// longer, so that little memory is left for the next one: KV is prefetched to L2 there.
+template <class Format, int kBlocks>
+inline constexpr bool kPvAfterLogits = kBlocks > 1 && !Format::kDequantizes;
+
 }  // namespace mla::sm90::rows_m64

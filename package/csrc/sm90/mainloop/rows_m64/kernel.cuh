@@ -27,11 +27,10 @@ static_assert(2 * kPvRegisters + kLogitsRegisters + kProducerRegisters == 512);
 // What the two warpgroups of the output do.
 template <class Format, class Out, int kBlocks, class Params>
 __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<Format>& shared,
-                                           int first_row, int warpgroup) {
+                                           int warpgroup) {
   cutlass::arch::warpgroup_reg_alloc<kPvRegisters>();
   if (threadIdx.x < kWarp) build_split_list<true>(params, shared.splits);
-  const bool is_synchronized =
-      MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run(first_row);
+  const bool is_synchronized = MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run();
   combine_fused<Out, SharedStorage<Format>::kOfTiles>(params, shared.splits, shared.latent,
                                                       kCombineBarrier, is_synchronized);
 }
@@ -57,12 +56,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   using Producer = typename Producers::Producer;
   extern __shared__ char memory[];
   auto& shared = *reinterpret_cast<SharedStorage<Format>*>(memory);
-  // The blocks of a cluster have other rows of the same request and share what they load. A request
-  // has groups of so many rows, but a sparse one, a single query token, is one group.
-  const int rank = blockIdx.x % params.shape.cluster;
-  const int cluster = blockIdx.x / params.shape.cluster;
-  const int group = Params::kIsSparse ? 0 : cluster % params.shape.groups;
-  const int first_row = (group * params.shape.cluster + rank) * kTileRows;
+  // The blocks of a part have other rows of the same requests, and those of a cluster share what
+  // they load.
+  const int first_row = blockIdx.x * kTileRows;
+  const int part = blockIdx.y;
 
   if (threadIdx.x == 0) {
     int readers = Producers::kWorkTileReaders;
@@ -72,9 +69,15 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (!params.query.by_tma) readers += 1;
     }
     shared.template init_barriers<Producer>(readers);
-    if (Params::kIsSparse && params.query.by_tma) {
+    shared.first_row = first_row;
+  } else if (threadIdx.x == kWarp) {
+    if (params.query.by_tma) {
       cute::prefetch_tma_descriptor(&params.query.latent_map);
       cute::prefetch_tma_descriptor(&params.query.rope_map);
+    }
+    if constexpr (!Params::kIsSparse && kLoad == Load::tma) {
+      cute::prefetch_tma_descriptor(&params.latent_map);
+      cute::prefetch_tma_descriptor(&params.rope_map);
     }
   }
   if constexpr (kCluster == 1) {
@@ -88,13 +91,13 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
-    sum_output<Format, Out, Producer::kBlocks>(params, shared, first_row, warpgroup);
+    sum_output<Format, Out, Producer::kBlocks>(params, shared, warpgroup);
   } else if (warpgroup == 2) {
     compute_logits<Format, Producer::kBlocks, kLoad == Load::gather>(params, shared, first_row);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
     const int warp = warp_uniform(threadIdx.x / kWarp) - kConsumerWarpgroups * kWarps;
-    const int part = Params::kIsSparse ? cluster : cluster / params.shape.groups;
+    const int rank = blockIdx.x % kCluster;
     if constexpr (Producers::kGathersBytes) {
       StoredTileScheduler<Params> scheduler(params, part, shared.staging.scheduler);
       if (warp == 0 && threadIdx.x % kWarp == 0) scheduler.begin();
@@ -107,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if constexpr (Producers::kStages) {
         if (warp == 0) {
           TmaProducer<Format, kCluster, Params>{params, shared, first_row, rank}.run(
-              WorkTileProducerConsumer(shared.work_tiles, scheduler));
+              WorkTileProducerConsumer(shared.work_tiles, scheduler), scheduler.at());
         } else {
           Producer{params, shared, first_row}.run(warp - 1);
         }
@@ -126,7 +129,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       } else if constexpr (kLoad == Load::gather) {
         Producer{params, shared, first_row}.run(warp - 2);
       } else if (warp == 2) {
-        Producer{params, shared, first_row, rank}.run(WorkTileConsumer(shared.work_tiles));
+        Producer{params, shared, first_row, rank}.run(WorkTileConsumer(shared.work_tiles),
+                                                      scheduler.at());
       }
     }
     grid_sync(params, shared.splits);

@@ -1,47 +1,21 @@
-// How tiles lie in shared memory, and which rows of an accumulator a thread holds.
+// Which rows of an accumulator a thread holds.
 #pragma once
 
-#include <cute/tensor.hpp>
-
-#include "sm90/common/tile.h"
+#include "sm90/common/special_registers.cuh"
 #include "sm90/common/warp.cuh"
+#include "sm90/mainloop/tile_layouts.cuh"
 
 namespace mla::sm90::rows_m64 {
 
-inline constexpr int kHalf = kLatent / 2;  // columns of the output that a warpgroup computes
-inline constexpr int kHalfChunks = kHalf / kChunk;
-inline constexpr int kChunkElements = kTileTokens * kChunk;
-inline constexpr int kAtomElements = kSwizzleRows * kChunk;
+// A tile's P is published in parts, each of so many tokens, that the output need not wait for all.
+inline constexpr int kPParts = 2;
+static_assert(kPParts > 1);
 
-// Threads copy rows in vectors of 16 bytes.
-template <class Element>
-inline constexpr int kVectorElements = sizeof(uint4) / sizeof(Element);
-template <class Element>
-inline constexpr int kChunkVectors = kChunk / kVectorElements<Element>;
-
-// A chunk is 64 rows by 64 columns, 128 bytes a row, swizzled.
-template <class Element>
-using ChunkLayout = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
-                                                 cute::Shape<cute::Int<64>, cute::Int<kChunk>>{}));
-// A half of a tile's latent: of every eight tokens the chunks one after the other, so that what TMA
-// loads of a page, however few tokens that has, lies together.
-template <class Element>
-using HalfLayout = decltype(cute::tile_to_shape(
-    cute::GMMA::Layout_K_SW128_Atom<Element>{},
-    cute::Shape<cute::Int<kTileTokens>, cute::Int<kHalf>>{}, cute::Step<cute::_2, cute::_1>{}));
-// As K, a chunk of a half is tokens by columns.
-template <class Element>
-using KeyLayout = decltype(cute::composition(
-    HalfLayout<Element>{}, cute::Layout<cute::Shape<cute::Int<kTileTokens>, cute::Int<kChunk>>>{}));
-// As V^T, some chunks of a half are columns by tokens.
-template <class Element, int kColumns>
-using ValueLayout = decltype(cute::composition(
-    HalfLayout<Element>{}, cute::Layout<cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>,
-                                        cute::Stride<cute::Int<kTileTokens>, cute::_1>>{}));
-
-template <class Element>
-__device__ __forceinline__ auto chunk_tensor(Element* chunk) {
-  return cute::make_tensor(cute::make_smem_ptr(chunk), ChunkLayout<Element>{});
+// The i-th chunk of a tile in the order in which its logits are computed: those of the left half,
+// the rope columns, those of the right half.
+__device__ constexpr int chunk_in_order(int i) {
+  if (i == kHalfChunks) return kRopeChunk;
+  return i < kHalfChunks ? i : i - 1;
 }
 
 // The row of an accumulator that is a thread's first, where the rows of the tile begin at
@@ -54,6 +28,15 @@ __device__ __forceinline__ int accumulator_row(int first_row, int thread) {
 // The row of a tile that is a thread's i-th.
 __device__ __forceinline__ int tile_row(int i) {
   return accumulator_row(0, threadIdx.x % kWarpgroup) + i * 8;
+}
+
+// The columns of each half that a warpgroup computes. The compiler refuses an instruction with more
+// sums than the registers that a thread of four warpgroups starts with, so no more than 128.
+inline constexpr int kPvColumns = 128;
+
+// Which of the two warpgroups of the output the thread is in.
+__device__ __forceinline__ int side_of_thread() {
+  return static_cast<uint32_t>(read_thread_index()) / kWarpgroup;
 }
 
 }  // namespace mla::sm90::rows_m64

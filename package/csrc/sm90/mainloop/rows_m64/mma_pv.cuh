@@ -29,7 +29,7 @@ class MmaPv {
 
   // Says whether the blocks have synchronized: they have if the last work tile is the first of two
   // splits of a request, which this block combines.
-  __device__ __forceinline__ bool run(int first_row) {
+  __device__ __forceinline__ bool run() {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
       const int blocks = warp_uniform(work.end_block - work.first_block);
@@ -37,28 +37,31 @@ class MmaPv {
       cute::clear(out_[1]);
       if (blocks > 0) ++tile_;  // Q takes the stages of a tile
       Rows final_scale = {0, 0};
+      // The result goes through the memory of the last tile.
+      const bool keeps_last = work.partial < 0;
       for (int i = 0; i < blocks; ++i) {
         const PipelineState<kPStages> p(p_count_);
-        shared_.p_full[p.stage].wait(p.phase);
-        // The fence stands here and not before P's arrival, since the logits are the longer way.
-        cutlass::arch::fence_view_async_shared();
-        rescale(p.stage);
-        multiply<0>(p.stage);
-        if (i + 1 < blocks) let_logits_go_first();
-        multiply<1>(p.stage);
+        const bool releases = i + 1 < blocks || !keeps_last;
+        if constexpr (kPvAfterLogits<Format, kBlocks>) {
+          sum_after_logits(p, i + 1 < blocks, releases);
+        } else {
+          sum_by_parts(p, i + 1 < blocks, releases);
+        }
         if (i + 1 == blocks) read(shared_.final_scale[p.stage], final_scale);
         end_tile(p.stage);
       }
-      Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, thread_, side_,
-                                                             out_};
-      if (work.partial >= 0 && (Params::kIsSparse || params_.combines)) {
-        if (work.other_partial >= 0) {
-          epilogue.combine_two(work, first_row, final_scale);
-          return true;
-        }
-        epilogue.store_partial(work, first_row, final_scale);
+      if (work.partial < 0) {
+        store_rows(work, final_scale, blocks > 0);
+        continue;
+      }
+      Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, out_};
+      if (!Params::kIsSparse && !params_.combines) {
+        epilogue.store_partial_rows(work, final_scale);
+      } else if (work.other_partial < 0) {
+        epilogue.store_partial(work, final_scale);
       } else {
-        epilogue.store_rows(work, first_row, final_scale);
+        epilogue.combine_two(work, final_scale);
+        return true;
       }
     }
     return false;
@@ -70,8 +73,55 @@ class MmaPv {
     for (int i = 0; i < kThreadRows; ++i) own[i] = rows[tile_row(i)];
   }
 
+  // Sums up a tile. The left half is multiplied by each part of P as soon as that is there.
+  __device__ __forceinline__ void sum_by_parts(const PipelineState<kPStages>& p, bool has_next,
+                                               bool releases) {
+#pragma unroll
+    for (int part = 0; part < kPParts; ++part) {
+      shared_.p_full[p.stage][part].wait(p.phase);
+      if (part == 0) {
+        fence_and_rescale(p.stage);
+      } else {
+        cutlass::arch::fence_view_async_shared();
+      }
+      multiply<0>(p.stage, part, part + 1);
+      cute::warpgroup_wait<0>();
+      cute::warpgroup_fence_operand(out_[0]);
+    }
+    if (releases) release<0>(tile_);
+    if (has_next) let_logits_go_first();
+    multiply<1>(p.stage, 0, kPParts);
+    cute::warpgroup_wait<0>();
+    cute::warpgroup_fence_operand(out_[1]);
+    if (releases) release<1>(tile_);
+  }
+
+  // Sums up a tile after the logits of the next one.
+  __device__ __forceinline__ void sum_after_logits(const PipelineState<kPStages>& p, bool has_next,
+                                                   bool releases) {
+    for (auto& part : shared_.p_full[p.stage]) part.wait(p.phase);
+    if (has_next) wait_for_next_logits();
+    fence_and_rescale(p.stage);
+    multiply<0>(p.stage, 0, kPParts);
+    multiply<1>(p.stage, 0, kPParts);
+    cute::warpgroup_wait<1>();
+    if (releases) release<0>(tile_);
+    cute::warpgroup_wait<0>();
+    cute::warpgroup_fence_operand(out_[0]);
+    cute::warpgroup_fence_operand(out_[1]);
+    if (releases) release<1>(tile_);
+  }
+
+  // Lets the tensor cores see P, of which the first part has arrived.
+  __device__ __forceinline__ void fence_and_rescale(int stage) {
+    // The warp's flag is on its way while the fence waits.
+    const bool rescales = shared_.rescales[stage][thread_ / kWarp] != 0;
+    // The fence stands here and not before P's arrival, since the logits are the longer way.
+    cutlass::arch::fence_view_async_shared();
+    if (__any_sync(~0u, rescales)) rescale(stage);
+  }
+
   __device__ __forceinline__ void rescale(int stage) {
-    if (shared_.rescales[stage][thread_ / kWarp] == 0) return;
     Rows factor;
     read(shared_.rescale[stage], factor);
 #pragma unroll
@@ -85,13 +135,17 @@ class MmaPv {
   // the output is multiplied; but only if their KV has arrived.
   __device__ __forceinline__ void let_logits_go_first() {
     const auto next = latent_state<Format>(tile_ + 1, 1);
-    if (!shared_.latent_full[next.stage].test_wait(next.phase)) return;
+    if (shared_.latent_full[next.stage].test_wait(next.phase)) wait_for_next_logits();
+  }
+
+  __device__ __forceinline__ void wait_for_next_logits() {
     const PipelineState<kPStages> p(p_count_ + 1);
     shared_.logits_done[p.stage].wait(p.phase);
   }
 
+  // Begins to multiply parts of P with a half of the columns.
   template <int kHalfOfColumns>
-  __device__ __forceinline__ void multiply(int p_stage) {
+  __device__ __forceinline__ void multiply(int p_stage, int first_part, int end_part) {
     using namespace cute;
     Mma mma;
     const Tensor p = mma.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.p[p_stage]));
@@ -99,17 +153,38 @@ class MmaPv {
     const Tensor v = mma.get_slice(thread_).partition_fragment_B(
         make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kAtomElements),
                     ValueLayout<Element, kPvColumns>{}));
+    constexpr int kSteps = size<2>(p) / kPParts;  // of the tensor cores, in a part
     warpgroup_fence_operand(out_[kHalfOfColumns]);
     warpgroup_arrive();
 #pragma unroll
-    for (int i = 0; i < size<2>(p); ++i) {
+    for (int i = first_part * kSteps; i < end_part * kSteps; ++i) {
       gemm(mma, p(_, _, i), v(_, _, i), out_[kHalfOfColumns]);
     }
     warpgroup_commit_batch();
-    warpgroup_wait<0>();
-    warpgroup_fence_operand(out_[kHalfOfColumns]);
+  }
+
+  template <int kHalfOfColumns>
+  __device__ __forceinline__ void release(uint32_t tile) {
     consumer_release<kBlocks>(
-        shared_.latent_empty[latent_state<Format>(tile_, kHalfOfColumns).stage]);
+        shared_.latent_empty[latent_state<Format>(tile, kHalfOfColumns).stage]);
+  }
+
+  // Stores the result through the memory of the last tile, if there is one, and releases it.
+  __device__ __forceinline__ void store_rows(const WorkTile& work, const Rows& final_scale,
+                                             bool has_tile) {
+    const StoreRows<Format, Out, Accumulator, Params> store = {params_, shared_, out_};
+    if (!has_tile) return store.run_without_tokens(work);
+    // All warps of the warpgroup have read the tile after this barrier.
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstPvBarrier + side_of_thread());
+    const auto half = [this](int i) {
+      return reinterpret_cast<uint4*>(shared_.latent[latent_state<Format>(tile_ - 1, i).stage]);
+    };
+    store.run(work, final_scale, {half(0), half(1)}, [this] {
+      cutlass::arch::fence_view_async_shared();
+      __syncwarp();
+      release<0>(tile_ - 1);
+      release<1>(tile_ - 1);
+    });
   }
 
   __device__ __forceinline__ void end_tile(int p_stage) {

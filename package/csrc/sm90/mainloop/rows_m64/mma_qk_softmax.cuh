@@ -22,7 +22,8 @@ class MmaQkSoftmax {
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
   using Query = decltype(cute::make_tensor<Element>(cute::partition_shape_A(
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<kRegisterChunks * kChunk>>{})));
-  static constexpr int kLogits = cute::size(Logits{});
+  using Softmax = rows_m64::Softmax<Logits, Format::kConvertsQuery, Params>;
+  using Rows = typename Softmax::Rows;
   static constexpr int kStepsOfChunk = 4;  // of the tensor cores
   static constexpr int kStepWords = 4;     // of a thread
   static constexpr int kVectors = kChunkVectors<Element>;
@@ -47,7 +48,7 @@ class MmaQkSoftmax {
       for (int i = 0; i < blocks; ++i) {
         multiply();
         make_p(work, (work.first_block + i) * kTileTokens, i + 1 == blocks);
-        publish_p();
+        end_tile();
       }
     }
   }
@@ -102,7 +103,8 @@ class MmaQkSoftmax {
   // Where a thread's words of a step of the tensor cores are, as these take operand A: of its two
   // rows in turn.
   __device__ __forceinline__ cute::uint128_t& step_at(Element* chunk, int step) const {
-    const int thread = Params::kIsSparse ? read_thread_index() % kWarpgroup : thread_;
+    const int thread =
+        Params::kIsSparse || Format::kConvertsQuery ? read_thread_index() % kWarpgroup : thread_;
     const int lane = thread % kWarp;
     const int row = thread / kWarp * 16 + lane % 16;
     const int vector = step * 2 + lane / 16;
@@ -142,37 +144,45 @@ class MmaQkSoftmax {
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
   }
 
-  // Computes the logits of the next tile.
+  // Computes the logits of the next tile. The rope columns come before the right half, whose stage
+  // the output holds longest.
   __device__ __forceinline__ void multiply() {
     using namespace cute;
+    const PipelineState<kPStages> p(p_count_);
+    const auto rope = rope_state<Format>(tile_);
     register_mma_.accumulate_ = GMMA::ScaleOut::Zero;
     warpgroup_fence_operand(logits_);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const auto latent = latent_state<Format>(tile_, half);
-      shared_.latent_full[latent.stage].wait(latent.phase);
-      fence_stores();
-      warpgroup_arrive();
-#pragma unroll
-      for (int i = 0; i < kHalfChunks; ++i) {
-        multiply_chunk(half * kHalfChunks + i,
-                       make_tensor(make_smem_ptr(shared_.latent[latent.stage] + i * kAtomElements),
-                                   KeyLayout<Element>{}));
-      }
-    }
-    // The softmax needs an empty stage of P; this waits for it while the tensor cores are busy.
-    const PipelineState<kPStages> p(p_count_);
-    shared_.p_empty[p.stage].wait(p.phase ^ 1);
-    const auto rope = rope_state<Format>(tile_);
+    multiply_half<0>();
     shared_.rope_full[rope.stage].wait(rope.phase);
     present_ = read_present(rope.stage);
     fence_stores();
     warpgroup_arrive();
     multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[rope.stage]));
     warpgroup_commit_batch();
+    multiply_half<1>();
+    warpgroup_commit_batch();
+    // The softmax needs an empty stage of P; this waits for it while the tensor cores are busy.
+    shared_.p_empty[p.stage].wait(p.phase ^ 1);
+    // The output's warps wake up about when the right half has been multiplied.
+    warpgroup_wait<1>();
+    if (thread_ % kWarp == 0) shared_.logits_done[p.stage].arrive();
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits_);
-    if (thread_ % kWarp == 0) shared_.logits_done[p.stage].arrive();
+  }
+
+  template <int kHalfOfColumns>
+  __device__ __forceinline__ void multiply_half() {
+    using namespace cute;
+    const auto latent = latent_state<Format>(tile_, kHalfOfColumns);
+    shared_.latent_full[latent.stage].wait(latent.phase);
+    fence_stores();
+    warpgroup_arrive();
+#pragma unroll
+    for (int i = 0; i < kHalfChunks; ++i) {
+      multiply_chunk(kHalfOfColumns * kHalfChunks + i,
+                     make_tensor(make_smem_ptr(shared_.latent[latent.stage] + i * kAtomElements),
+                                 KeyLayout<Element>{}));
+    }
   }
 
   // The lane that releases the stage reads for all: racecheck does not take what other lanes read
@@ -211,40 +221,60 @@ class MmaQkSoftmax {
     }
   }
 
-  // Turns the logits into P, in shared memory, with the factors that the output needs.
+  // Turns the logits into P, in shared memory, with the factors that the output needs. A dense tile
+  // takes the old maxima for great enough, and begins anew if they are not.
   __device__ __forceinline__ void make_p(const WorkTile& work, int first_token, bool last) {
+    const int stage = PipelineState<kPStages>(p_count_).stage;
     softmax_.mask(logits_, present_, first_token);
-    float rescale[kThreadRows] = {1, 1};
-    const bool keeps = !softmax_.raise_max(logits_, rescale);
-    softmax_.exponentiate(logits_, rescale);
-    const PipelineState<kPStages> p(p_count_);
-    if (thread_ % kWarp == 0) shared_.rescales[p.stage][thread_ / kWarp] = !keeps;
-    if (!keeps && thread_ % 4 == 0) {
-#pragma unroll
-      for (int i = 0; i < kThreadRows; ++i) shared_.rescale[p.stage][tile_row(i)] = rescale[i];
+    Rows rescale = {1, 1};
+    Rows sums;
+    typename Softmax::Flags found;
+    bool raises;
+    if constexpr (Softmax::kSearchesFirst) {
+      raises = softmax_.find_excess(logits_, found);
+      if (raises) softmax_.raise_max(logits_, found, rescale);
+      store_p(stage, 0, sums);
+    } else {
+      store_p(stage, 0, sums);
+      raises = softmax_.find_excess(logits_, sums, found);
+      if (raises) {
+        softmax_.raise_max(logits_, found, rescale);
+        store_p(stage, 0, sums);
+      }
     }
-    store_p(p.stage);
-    if (last) {
-      softmax_.finish(work, shared_.final_scale[p.stage]);
-      clear_tail(work.tokens - first_token);
+    softmax_.add(sums);
+    if (thread_ % kWarp == 0) shared_.rescales[stage][thread_ / kWarp] = raises;
+    if (raises && thread_ % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < kThreadRows; ++i) shared_.rescale[stage][tile_row(i)] = rescale[i];
+    }
+    if (last) clear_tail(work.tokens - first_token);
+    publish_p(stage, 0);
+#pragma unroll
+    for (int part = 1; part < kPParts; ++part) {
+      store_p(stage, part, sums);
+      softmax_.add(sums);
+      if (last && part + 1 == kPParts) softmax_.finish(work, shared_.final_scale[stage]);
+      publish_p(stage, part);
     }
   }
 
-  __device__ __forceinline__ void store_p(int stage) {
-    using namespace cute;
-    // The elements of a row and its neighbour are in the same order in both fragments.
-    Tensor packed = make_tensor<Element>(logits_.layout());
-    Tensor pairs = recast<uint32_t>(packed);
+  // A thread's words of P are those that it would read of operand A.
+  __device__ __forceinline__ void store_p(int stage, int part, Rows& sums) {
+    constexpr int kSteps = kStepsOfChunk / kPParts;
+    Logits p;
+    softmax_.exponentiate(logits_, part, p, sums);
 #pragma unroll
-    for (int e = 0; e < kLogits; e += 2) {
-      pairs(e / 2) = pack_pair<Element>(logits_(e), logits_(e + 1));
+    for (int step = part * kSteps; step < (part + 1) * kSteps; ++step) {
+      uint32_t words[kStepWords];
+#pragma unroll
+      for (int i = 0; i < kStepWords; ++i) {
+        const int e = (step * kStepWords + i) * 2;
+        words[i] = pack_pair<Element>(p(e), p(e + 1));
+      }
+      cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
+                                    step_at(shared_.p[stage], step));
     }
-    const auto tiled = make_tiled_copy_C(Copy_Atom<SM90_U32x4_STSM_N, Element>{}, RegisterMma{});
-    const auto thread_copy = tiled.get_slice(thread_);
-    const Tensor from = thread_copy.retile_S(packed);
-    Tensor to = thread_copy.partition_D(
-        as_position_independent_swizzle_tensor(chunk_tensor(shared_.p[stage])));
-    copy(tiled, from, to);
   }
 
   // P of tokens that do not exist is 0, which makes NaN of what an unused page may hold.
@@ -265,11 +295,15 @@ class MmaQkSoftmax {
     }
   }
 
-  // Lets the warpgroups of the output use P and what the lanes that arrive have stored beside it.
-  // The first lane, which arrives at its own block, has read what comes with the rope columns.
-  __device__ __forceinline__ void publish_p() {
+  // Lets the warpgroups of the output use a part of P and what the lanes that arrive have stored
+  // beside it.
+  __device__ __forceinline__ void publish_p(int stage, int part) {
     __syncwarp();
-    if (thread_ % 4 == 0) shared_.p_full[PipelineState<kPStages>(p_count_).stage].arrive();
+    if (thread_ % 4 == 0) shared_.p_full[stage][part].arrive();
+  }
+
+  // The first lane, which arrives at its own block, has read what comes with the rope columns.
+  __device__ __forceinline__ void end_tile() {
     consumer_release_own_first<kBlocks>(shared_.rope_empty[rope_state<Format>(tile_).stage]);
     ++p_count_;
     ++tile_;
@@ -281,7 +315,7 @@ class MmaQkSoftmax {
   RegisterMma register_mma_;
   Query query_;
   Logits logits_;
-  Softmax<Logits, Format::kConvertsQuery, Params> softmax_;
+  Softmax softmax_;
   uint64_t present_;      // a bit for each token of the tile
   uint32_t tile_ = 0;     // of the KV pipelines
   uint32_t p_count_ = 0;  // uses of P's pipeline

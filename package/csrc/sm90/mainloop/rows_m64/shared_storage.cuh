@@ -21,6 +21,7 @@ inline constexpr int kRegisterChunks = 5;
 // Named barriers; 0 is that of all threads until the roles begin, then of the logits' warpgroup.
 inline constexpr uint32_t kQueryBarrier = 1;    // of the warps that fill the KV pipelines
 inline constexpr uint32_t kCombineBarrier = 2;  // of the two warpgroups of the output
+inline constexpr uint32_t kFirstPvBarrier = 3;  // of one of them
 
 template <class Format>
 struct SharedStorage {
@@ -38,17 +39,23 @@ struct SharedStorage {
   float final_scale[kPStages][kTileRows];  // the factor of the output with a work tile's last tile
   int32_t rescales[kPStages][kWarps];      // whether any row of a warp has a factor other than 1
   alignas(8) uint32_t present[kRopeStages][2];  // a bit for each token
+  int32_t first_row;                            // of the block's tile in a request
   WorkTilePipeline work_tiles;
   SplitList splits;
   Barrier query_wanted;
   TransactionBarrier latent_full[kLatentStages];
   TransactionBarrier rope_full[kRopeStages];
   Barrier logits_done[kPStages];
-  Barrier p_full[kPStages];
+  Barrier p_full[kPStages][kPParts];
   Barrier latent_empty[kLatentStages];
   Barrier rope_empty[kRopeStages];
   Barrier p_empty[kPStages];
   typename Format::Staging staging;
+
+  // It is read anew each time, or the compiler keeps it and what follows from it in registers.
+  __device__ __forceinline__ int tile_row_of_request() const {
+    return *static_cast<const volatile int32_t*>(&first_row);
+  }
 
   // One thread calls this. `Producer` fills the KV pipelines, in Producer::kBlocks blocks together,
   // and `producers` warps of its warpgroup read the work tiles.
@@ -58,7 +65,9 @@ struct SharedStorage {
     for (auto& barrier : latent_full) barrier.init(Producer::kLatentArrivals);
     for (auto& barrier : rope_full) barrier.init(Producer::kRopeArrivals);
     for (auto& barrier : logits_done) barrier.init(kWarps);
-    for (auto& barrier : p_full) barrier.init(kWarpgroup / 4);
+    for (auto& parts : p_full) {
+      for (auto& barrier : parts) barrier.init(kWarpgroup / 4);
+    }
     for (auto& barrier : latent_empty) barrier.init(2 * Producer::kBlocks * kWarps);
     for (auto& barrier : rope_empty) barrier.init(Producer::kBlocks * kWarps);
     for (auto& barrier : p_empty) barrier.init(2 * kWarpgroup);

@@ -17,9 +17,17 @@ namespace mla::sm90::rows_m64 {
 template <class Logits, bool kRowsAreScaled, class Params>
 class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
-  using Rows = float[kThreadRows];
+  static constexpr int kPartLogits = kLogits / kPParts;
+  // The sum of a thread's P of a row in a part, where each is as great as may be.
+  static constexpr float kMaxSum = kPartLogits / kThreadRows * kMaxP;
 
  public:
+  using Rows = float[kThreadRows];
+  using Flags = bool[kThreadRows];
+  // Sparse attention returns the greatest logits, and so has to look at all of them. Where rows are
+  // scaled, there are no registers to keep logits until P is known to fit.
+  static constexpr bool kSearchesFirst = Params::kIsSparse || kRowsAreScaled;
+
   __device__ Softmax(const Params& params, int first_row)
       : params_(params), first_row_(first_row), thread_(threadIdx.x % kWarpgroup) {}
 
@@ -30,7 +38,7 @@ class Softmax {
     for (int i = 0; i < kThreadRows; ++i) {
       const int s = params_.shape.token_of(request_row(i));
       limit_[i] = params_.causal ? work.tokens - hidden + s : work.tokens;
-      row_max_[i] = -INFINITY;
+      shift_[i] = -FLT_MAX;
       sum_[i] = 0;
       if constexpr (Params::kIsSparse) max_logit_[i] = -INFINITY;
     }
@@ -59,55 +67,69 @@ class Softmax {
     }
   }
 
-  // Whether any row of the warp has a new maximum; then `rescale` has the factors of what was
-  // summed before. Lanes compare only if one of their own logits exceeds the old maximum.
-  __device__ __forceinline__ bool raise_max(const Logits& logits, Rows& rescale) {
-    Rows greatest;
-    bool exceeds = false;
+  // Finds the rows whose logits exceed what their maxima allow; says whether the warp has any.
+  __device__ __forceinline__ bool find_excess(const Logits& logits, Flags& found) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      float best[4] = {logits(i * 2), logits(i * 2 + 1), logits(i * 2 + 4), logits(i * 2 + 5)};
-#pragma unroll
-      for (int e = 8; e < kLogits; e += 4) {
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          float& own = best[e / 4 % 2 * 2 + k];
-          own = fmaxf(own, logits(e + i * 2 + k));
-        }
-      }
-      greatest[i] = fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
-      if constexpr (Params::kIsSparse) max_logit_[i] = fmaxf(max_logit_[i], greatest[i]);
-      exceeds |= is_raised(greatest[i], i);
+      const float own = greatest(logits, i, 0);
+      if constexpr (Params::kIsSparse) max_logit_[i] = fmaxf(max_logit_[i], own);
+      found[i] = exceeds(own, i);
     }
-    if (!__any_sync(~0u, exceeds)) return false;
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 1));
-      greatest[i] = fmaxf(greatest[i], __shfl_xor_sync(~0u, greatest[i], 2));
-      if (!is_raised(greatest[i], i)) continue;
-      rescale[i] = exp2_approx((row_max_[i] - greatest[i]) * logit_scale(i));
-      row_max_[i] = greatest[i];
-    }
-    return true;
+    return __any_sync(~0u, found[0] || found[1]);
   }
 
-  // Turns logits into P.
-  __device__ __forceinline__ void exponentiate(Logits& logits, const Rows& rescale) {
+  // Finds them when the first part has become P: by its sums, which may be NaN, and the logits of
+  // the other parts.
+  __device__ __forceinline__ bool find_excess(const Logits& logits, const Rows& sums,
+                                              Flags& found) const {
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      const float shift = row_max_[i] == -INFINITY ? 0 : row_max_[i] * logit_scale(i);
-      float sums[2] = {sum_[i] * rescale[i], 0};
+      const bool fits = sums[i] <= kMaxSum;
+      found[i] = !fits || exceeds(greatest(logits, i, kPartLogits), i);
+    }
+    return __any_sync(~0u, found[0] || found[1]);
+  }
+
+  // Raises the maxima of the rows that a lane has found, and of no others: the bits of a row do not
+  // depend on its neighbours. `rescale` gets the factors of what was summed before.
+  __device__ __forceinline__ void raise_max(const Logits& logits, const Flags& found,
+                                            Rows& rescale) {
 #pragma unroll
-      for (int e = 0; e < kLogits; e += 4) {
+    for (int i = 0; i < kThreadRows; ++i) {
+      float own = greatest(logits, i, 0);
+      own = fmaxf(own, __shfl_xor_sync(~0u, own, 1));
+      own = fmaxf(own, __shfl_xor_sync(~0u, own, 2));
+      const float shift = own * logit_scale(i);
+      const uint32_t of_row = __ballot_sync(~0u, found[i]) >> (thread_ % kWarp & ~3) & 0xf;
+      if (of_row == 0 || !(shift > shift_[i])) continue;
+      rescale[i] = exp2_approx(shift_[i] - shift);
+      shift_[i] = shift;
+      sum_[i] *= rescale[i];
+    }
+  }
+
+  // Turns a part of the logits into P, which is summed up by rows.
+  __device__ __forceinline__ void exponentiate(const Logits& logits, int part, Logits& p,
+                                               Rows& sums) const {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      float own[2] = {0, 0};
+#pragma unroll
+      for (int e = part * kPartLogits; e < (part + 1) * kPartLogits; e += 4) {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-          float& logit = logits(e + i * 2 + k);
-          logit = exp2_approx(logit * logit_scale(i) - shift);
-          sums[k] += logit;
+          const int at = e + i * 2 + k;
+          p(at) = exp2_approx(logits(at) * logit_scale(i) - shift_[i]);
+          own[k] += p(at);
         }
       }
-      sum_[i] = sums[0] + sums[1];
+      sums[i] = own[0] + own[1];
     }
+  }
+
+  __device__ __forceinline__ void add(const Rows& sums) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) sum_[i] += sums[i];
   }
 
   // Stores what becomes of a work tile's rows beside the output, and the factors of the output.
@@ -148,15 +170,31 @@ class Softmax {
     return kRowsAreScaled ? logit_scale_[i] : params_.logit_scale;
   }
 
-  __device__ __forceinline__ bool is_raised(float logit, int i) const {
-    return logit * logit_scale(i) > row_max_[i] * logit_scale(i) + kRescaleThreshold;
+  __device__ __forceinline__ bool exceeds(float logit, int i) const {
+    return logit * logit_scale(i) > shift_[i] + kRescaleThreshold;
+  }
+
+  // The greatest of a thread's logits of a row from the `first`-th on.
+  __device__ __forceinline__ static float greatest(const Logits& logits, int i, int first) {
+    float best[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) best[k] = logits(first + i * 2 + k / 2 * 4 + k % 2);
+#pragma unroll
+    for (int e = first + 8; e < kLogits; e += 4) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        float& own = best[e / 4 % 2 * 2 + k];
+        own = fmaxf(own, logits(e + i * 2 + k));
+      }
+    }
+    return fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
   }
 
   // What the attention sink adds to the sum of a row.
   __device__ __forceinline__ float sink(const WorkTile& work, int i) const {
     const int h = first_row_ + tile_row(i);
     if (params_.sink == nullptr || work.partial >= 0 || h >= params_.shape.num_heads) return 0;
-    return exp2_approx(params_.sink[h] * kLog2E - row_max_[i] * logit_scale(i));
+    return exp2_approx(params_.sink[h] * kLog2E - shift_[i]);
   }
 
   __device__ __forceinline__ void store_row_results(const WorkTile& work, int i) const {
@@ -165,17 +203,18 @@ class Softmax {
     if constexpr (Params::kIsSparse) {
       store_work_tile_max_logit(params_, work, r, max_logit_[i] * logit_scale(i));
     }
-    store_work_tile_lse(
-        params_, work, r,
-        sum_[i] == 0 ? -INFINITY : (row_max_[i] * logit_scale(i) + log2f(sum_[i])) * kLn2);
+    store_work_tile_lse(params_, work, r,
+                        sum_[i] == 0 ? -INFINITY : (shift_[i] + log2f(sum_[i])) * kLn2);
   }
 
   const Params& params_;
   const int first_row_;
   const int thread_;
-  Rows row_max_;
+  // What the exponents of a row are reduced by: a maximum of its scaled logits, or almost. Before
+  // the first, P of any logit but -inf is inf with it.
+  Rows shift_;
   Rows sum_;
-  Rows max_logit_;    // only if Params::kIsSparse; row_max_ may be less
+  Rows max_logit_;    // only if Params::kIsSparse
   Rows logit_scale_;  // positive, for powers of 2
   int limit_[kThreadRows];
   int seen_by_all_;

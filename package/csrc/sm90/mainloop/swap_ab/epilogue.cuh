@@ -1,106 +1,109 @@
 // Where a work tile ends: the consumers add up their sums, and store the result.
 #pragma once
 
+#include "sm90/combine/fragments.cuh"
 #include "sm90/combine/row_results.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
 namespace mla::sm90::swap_ab {
 
-// Each consumer finishes the columns of some chunks, and gives the others its sums of the rest, in
-// the memory of its last tile.
-template <class Out, int kRows, class Params>
+// Each of the two consumers finishes the columns of one half, and gives the other its sums of the
+// rest, in the memory of its last tile.
+template <class Mma, class Out, int kRows, class Params>
 struct Epilogue {
-  using Shared = SharedStorage<kRows>;
+  using Shared = typename Mma::Shared;
+  using Accumulator = typename Mma::Accumulator;
+  static constexpr int kElements = cute::size(Accumulator{});
   static constexpr int kOwnChunks = kLatentChunks / kConsumers;
-  static_assert(kLatentChunks % kConsumers == 0);
+  static constexpr int kPairs = kRows / 8;  // of a thread's rows
+  static_assert(kConsumers == 2);
 
   const Params& params;
   Shared& shared;
   const int consumer;
+  const Mma& mma;
 
-  // `first_tile` is that of the work tile, in KV's pipeline.
-  template <class Softmax, class Accumulator>
+  // `first_tile` is that of the work tile, in KV's pipelines.
+  template <class Softmax>
   __device__ __forceinline__ void run(const WorkTile& work, int blocks, uint32_t first_tile,
                                       const Softmax& softmax,
                                       Accumulator (&sums)[kLatentChunks]) const {
-    constexpr int kThreadRows = Softmax::kThreadRows;
     const int warp = threadIdx.x % kWarpgroup / kWarp;
     const bool first_lanes = threadIdx.x % kWarp < 4;
 #pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) {
+    for (int n = 0; n < 2 * kPairs; ++n) {
       const float sum = softmax.sum_of_warp(n);
       if (first_lanes) shared.of_warps[consumer][warp][Softmax::row(n)] = sum;
       if (first_lanes && warp == 0) shared.row_max[consumer][Softmax::row(n)] = softmax.row_max(n);
     }
+    move_own_half_first(sums);
     if (consumer < blocks) {
       // All of its warps have read the tile after this barrier.
       cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstConsumer + consumer);
-      give(last_tile(consumer, blocks, first_tile), sums);
+      give(mma.exchange(last_tile(consumer, blocks, first_tile)), sums);
     }
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kConsumers * kWarpgroup, kAllConsumers);
 
-    const float* given[kConsumers];
-#pragma unroll
-    for (int k = 0; k < kConsumers; ++k) given[k] = last_tile(k, blocks, first_tile);
-#pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) {
-      const int row = Softmax::row(n);
-      float factor[kConsumers];
-      const float scale = blocks > 0 ? softmax.scale(n) : 0;  // there is none without tokens
-      const float lse = factors(row, scale, factor);
-      if (row >= params.shape.rows) continue;
-      if (consumer == 0 && warp == 0 && first_lanes) store_work_tile_lse(params, work, row, lse);
-      store_row(work, row, n, factor, given, sums);
+    if (threadIdx.x % kWarpgroup < kRows) {
+      find_factors(work, static_cast<int>(threadIdx.x % kWarpgroup), blocks > 0, softmax);
     }
+    __syncwarp();
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstConsumer + consumer);
+    store(work, mma.exchange(last_tile(1 - consumer, blocks, first_tile)), sums);
     cutlass::arch::fence_view_async_shared();
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kConsumers * kWarpgroup, kAllConsumers);
-    if (consumer < blocks) shared.kv_empty[last_stage(consumer, blocks, first_tile)].arrive();
+    if (consumer < blocks) mma.release_exchange(last_tile(consumer, blocks, first_tile));
   }
 
  private:
-  static __device__ __forceinline__ int last_stage(int k, int blocks, uint32_t first_tile) {
+  static __device__ __forceinline__ uint32_t last_tile(int k, int blocks, uint32_t first_tile) {
     const int last = (blocks - 1 - k) / kConsumers * kConsumers + k;
-    return PipelineState<Shared::kKvStages>(first_tile + max(last, 0)).stage;
+    return first_tile + max(last, 0);
   }
 
-  __device__ __forceinline__ float* last_tile(int k, int blocks, uint32_t first_tile) const {
-    return reinterpret_cast<float*>(shared.kv[last_stage(k, blocks, first_tile)]);
-  }
-
-  // Where an element is that is given: in the order of threads, which have the same elements in
-  // every consumer.
-  static __device__ __forceinline__ int given_at(int chunk, int element) {
-    constexpr int kElements = kRows / 2;
-    static_assert((kLatentChunks - kOwnChunks) * kElements * kWarpgroup * sizeof(float) <=
-                  kChunks * kChunkBytes);
-    return ((chunk * kElements) + element) * kWarpgroup + threadIdx.x % kWarpgroup;
-  }
-
-  // The index of a chunk among those that consumer `k` gives.
-  static __device__ __forceinline__ int given_chunk(int chunk, int k) {
-    return chunk / kOwnChunks < k ? chunk : chunk - kOwnChunks;
-  }
-
-  template <class Accumulator>
-  __device__ __forceinline__ void give(float* to, const Accumulator (&sums)[kLatentChunks]) const {
+  __device__ __forceinline__ void move_own_half_first(Accumulator (&sums)[kLatentChunks]) const {
+    if (consumer == 0) return;
 #pragma unroll
-    for (int chunk = 0; chunk < kLatentChunks; ++chunk) {
-      if (chunk / kOwnChunks == consumer) continue;
+    for (int chunk = 0; chunk < kOwnChunks; ++chunk) {
 #pragma unroll
-      for (int e = 0; e < cute::size(Accumulator{}); ++e) {
-        to[given_at(given_chunk(chunk, consumer), e)] = sums[chunk](e);
+      for (int e = 0; e < kElements; ++e) {
+        const float sum = sums[chunk](e);
+        sums[chunk](e) = sums[kOwnChunks + chunk](e);
+        sums[kOwnChunks + chunk](e) = sum;
       }
     }
   }
 
-  // Computes the factors of each consumer's sums of a row; returns the row's LSE.
-  __device__ __forceinline__ float factors(int row, float scale,
-                                           float (&factor)[kConsumers]) const {
-    float row_max = -INFINITY;
+  // Where an element is that is given: in the order of threads, which have the same elements in
+  // both consumers.
+  static __device__ __forceinline__ int given_at(int chunk, int element) {
+    static_assert(kOwnChunks * kElements * kWarpgroup * sizeof(float) <= Mma::kExchangeBytes);
+    return (chunk * kElements + element) * kWarpgroup + threadIdx.x % kWarpgroup;
+  }
+
+  __device__ __forceinline__ void give(float* to, const Accumulator (&sums)[kLatentChunks]) const {
 #pragma unroll
-    for (int k = 0; k < kConsumers; ++k) row_max = fmaxf(row_max, shared.row_max[k][row]);
+    for (int chunk = 0; chunk < kOwnChunks; ++chunk) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) to[given_at(chunk, e)] = sums[kOwnChunks + chunk](e);
+    }
+  }
+
+  // Two factors of each row, of the consumer's own sums and of the other's, lie where its P was.
+  __device__ __forceinline__ float2* factors_of_rows() const {
+    static_assert(sizeof(shared.p[0]) >= kRows * sizeof(float2));
+    return reinterpret_cast<float2*>(shared.p[consumer]);
+  }
+
+  // Finds the factors of a row, and stores its LSE.
+  template <class Softmax>
+  __device__ __forceinline__ void find_factors(const WorkTile& work, int row, bool has_tokens,
+                                               const Softmax& softmax) const {
+    const float scale = has_tokens ? softmax.scale_of_row(row) : 0;  // there is none without tokens
+    const float row_max = fmaxf(shared.row_max[0][row], shared.row_max[1][row]);
+    float factors[kConsumers];
     float total = 0;
 #pragma unroll
     for (int k = 0; k < kConsumers; ++k) {
@@ -108,63 +111,129 @@ struct Epilogue {
 #pragma unroll
       for (int warp = 0; warp < kWarps; ++warp) sum += shared.of_warps[k][warp][row];
       // A consumer without P has no maximum either.
-      factor[k] = sum == 0 ? 0 : exp2_approx((shared.row_max[k][row] - row_max) * scale);
-      total += factor[k] * sum;
+      factors[k] = sum == 0 ? 0 : exp2_approx((shared.row_max[k][row] - row_max) * scale);
+      total += factors[k] * sum;
     }
     const float inverse = total == 0 ? 0 : params.out_scale / total;
-#pragma unroll
-    for (int k = 0; k < kConsumers; ++k) factor[k] *= inverse;
-    return total == 0 ? -INFINITY : (row_max * scale + log2f(total)) * kLn2;
+    const float2 both = {factors[0] * inverse, factors[1] * inverse};
+    factors_of_rows()[row] = consumer == 0 ? both : float2{both.y, both.x};
+    if (consumer > 0 || row >= params.shape.rows) return;
+    store_work_tile_lse(params, work, row,
+                        total == 0 ? -INFINITY : (row_max * scale + log2f(total)) * kLn2);
   }
 
-  // Stores two neighbouring columns of every chunk of this consumer.
-  template <class Accumulator>
-  __device__ __forceinline__ void store_row(const WorkTile& work, int r, int n,
-                                            const float (&factor)[kConsumers],
-                                            const float* const (&given)[kConsumers],
-                                            const Accumulator (&sums)[kLatentChunks]) const {
-    const int column = threadIdx.x % kWarpgroup / kWarp * 16 + threadIdx.x % kWarp / 4 * 2;
-    // A partial result has a fragment of the warp's sixteen columns, or columns as they are.
-    const int index = max(work.partial, 0);
-    float* const partial =
-        params.combines
-            ? fragment_at(params.partials, index, r, column % 8 / 2) + column % 16 / 8 * 2 +
-                  column / 16 * static_cast<int>(kFragmentElements)
-            : params.partials.out + (int64_t{index} * params.partials.rows + r) * kLatent + column;
-    const int chunk_stride =
-        params.combines ? static_cast<int>(kChunk / kFragmentColumns * kFragmentElements) : kChunk;
-    auto* const out = params.out.template at<uint16_t>(work.request, params.shape.token_of(r),
-                                                       params.shape.head_of(r)) +
-                      column;
+  // Stores the consumer's half of the output, or of a partial result.
+  __device__ __forceinline__ void store(const WorkTile& work, const float* given,
+                                        Accumulator (&sums)[kLatentChunks]) const {
+    const int lane = threadIdx.x % kWarp;
+    // Lane t of a fragment has columns 2 t and 2 t + 1 of sixteen, and the same from column 8 on.
+    const int t = lane / Mma::kFragmentLane % 4;
+    float2 factors[kPairs][2];
 #pragma unroll
-    for (int chunk = 0; chunk < kLatentChunks; ++chunk) {
-      if (chunk / kOwnChunks != consumer) continue;
-      float pair[2];
+    for (int n = 0; n < kPairs; ++n) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int e = n / 2 * 4 + i * 2 + n % 2;
-        pair[i] = 0;
+      for (int i = 0; i < 2; ++i) factors[n][i] = factors_of_rows()[n * 8 + lane % 4 * 2 + i];
+    }
+    // A loop, since code that runs once takes longer to arrive than to run.
+#pragma unroll 1
+    for (int chunk = 0; chunk < kOwnChunks; chunk += static_cast<int>(kFragmentChunks)) {
 #pragma unroll
-        for (int k = 0; k < kConsumers; ++k) {
-          // A consumer without P adds nothing, whatever its sum is.
-          if (factor[k] == 0) continue;
-          const float sum =
-              k == consumer ? sums[chunk](e) : given[k][given_at(given_chunk(chunk, k), e)];
-          pair[i] += factor[k] * sum;
+      for (int n = 0; n < kPairs; ++n) {
+        LaneSums both;
+#pragma unroll
+        for (int i = 0; i < kFragmentChunks; ++i) {
+          add_up(n, factors[n], given + given_at(chunk + i, n * 4), sums[i], both + 4 * i);
         }
+        store_row(work, row_of(n), t, consumer * kOwnChunks + chunk, both);
       }
-      if (work.partial >= 0) {
-        *reinterpret_cast<float2*>(partial + chunk * chunk_stride) = {pair[0], pair[1]};
-        continue;
+#pragma unroll
+      for (int i = kFragmentChunks; i < kOwnChunks; ++i) {
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) sums[i - kFragmentChunks](e) = sums[i](e);
       }
-      const uint32_t rounded = pack_pair<Out>(pair[0], pair[1]);
-      uint16_t* const to = out + chunk * kChunk;
-      if (params.out_is_aligned_to_4) {
-        *reinterpret_cast<uint32_t*>(to) = rounded;
-      } else {
-        to[0] = static_cast<uint16_t>(rounded);
-        to[1] = static_cast<uint16_t>(rounded >> 16);
+    }
+  }
+
+  // The row of the n-th pair of a thread's rows that it stores.
+  static __device__ __forceinline__ int row_of(int n) {
+    const int lane = threadIdx.x % kWarp;
+    return n * 8 + lane % 4 * 2 + Mma::has_upper_row(lane);
+  }
+
+  // Stores what a lane has of a row of two chunks, of which `chunk` is the first. All lanes of a
+  // warp call this.
+  __device__ __forceinline__ void store_row(const WorkTile& work, int r, int t, int chunk,
+                                            const LaneSums& sums) const {
+    const int warp = threadIdx.x % kWarpgroup / kWarp;
+    const int column = chunk * kChunk + warp * static_cast<int>(kFragmentNeighbours);
+    const bool exists = r < params.shape.rows;
+    if (work.partial < 0) {
+      auto* const to = params.out.template at<uint16_t>(work.request, params.shape.token_of(r),
+                                                        params.shape.head_of(r)) +
+                       column + t % 2 * 8 + t / 2 * 4;
+#pragma unroll
+      for (int i = 0; i < kFragmentChunks; ++i) {
+        store_output(to + i * kChunk, t, sums + 4 * i, exists);
       }
+    } else if (exists && params.combines) {
+      const uint32_t fragment = chunk / kFragmentChunks * kChunkFragments + warp;
+      FragmentLane(params.partials, work.partial, r, fragment, r % kFragmentRows * 4 + t)
+          .store(0, 0, pack_sums(sums, 1));
+    } else if (exists) {
+      float* const to = params.partials.row(work.partial, r) + column + 2 * t;
+#pragma unroll
+      for (int i = 0; i < kLaneSums / 2; ++i) {
+        *reinterpret_cast<float2*>(to + i / 2 * kChunk + i % 2 * 8) = {sums[2 * i],
+                                                                       sums[2 * i + 1]};
+      }
+    }
+  }
+
+  // Adds up the sums of both consumers of a chunk; `four` become what a lane of a fragment has of a
+  // row.
+  static __device__ __forceinline__ void add_up(int n, const float2 (&factors)[2],
+                                                const float* given, const Accumulator& sums,
+                                                float* four) {
+    const bool upper = Mma::has_upper_row(threadIdx.x % kWarp);
+    float both[2][2];  // of the thread's two rows, two columns
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 factor = factors[i % 2];
+      float& sum = both[i % 2][i / 2];
+      // A consumer without P adds nothing, whatever its sum is.
+      sum = factor.x == 0 ? 0 : factor.x * sums(n * 4 + i);
+      if (factor.y != 0) sum += factor.y * given[i * kWarpgroup];
+    }
+    float kept[2];
+    float got[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      kept[i] = upper ? both[1][i] : both[0][i];
+      got[i] = __shfl_xor_sync(~0u, upper ? both[0][i] : both[1][i], Mma::kPartner);
+    }
+    const float4 in_order = Mma::in_fragment(upper, kept, got);
+    four[0] = in_order.x;
+    four[1] = in_order.y;
+    four[2] = in_order.z;
+    four[3] = in_order.w;
+  }
+
+  // Two lanes exchange pairs, so that each stores four neighbours. All lanes of a warp call this.
+  __device__ __forceinline__ void store_output(uint16_t* to, int t, const float* four,
+                                               bool exists) const {
+    const uint32_t low = pack_pair<Out>(four[0], four[1]);
+    const uint32_t high = pack_pair<Out>(four[2], four[3]);
+    const bool right = t % 2 != 0;
+    const uint32_t got = __shfl_xor_sync(~0u, right ? low : high, Mma::kFragmentLane);
+    const uint2 pairs = {right ? got : low, right ? high : got};
+    if (!exists) return;
+    if (params.out_is_aligned_to_4) {
+      *reinterpret_cast<uint2*>(to) = pairs;
+    } else {
+      to[0] = static_cast<uint16_t>(pairs.x);
+      to[1] = static_cast<uint16_t>(pairs.x >> 16);
+      to[2] = static_cast<uint16_t>(pairs.y);
+      to[3] = static_cast<uint16_t>(pairs.y >> 16);
     }
   }
 };

@@ -1,6 +1,6 @@
-// The kernel of the schedule `swap_ab`, for few query rows over e4m3: KV tokens are the rows of a
-// tile. Two warpgroups of a block consume tiles of KV in turn, and the warps of a third produce
-// them and the queries.
+// The kernel of the schedule `swap_ab`, for few query rows: KV tokens are the rows of a tile. Two
+// warpgroups of a block consume tiles of KV in turn. Of a third, one warp produces tiles, two
+// produce queries, and one lists what the blocks have to combine.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
@@ -17,14 +17,18 @@ namespace mla::sm90::swap_ab {
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kRows>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  static_assert(kQ == DType::bf16 && kKv == DType::e4m3 && kLoad == Load::tma &&
-                kSchedule == Schedule::swap_ab);
+  using Format = swap_ab::Format<kQ, kKv>;
+  using Shared = SharedStorage<Format, kRows>;
+  static_assert(kLoad == Load::tma && kSchedule == Schedule::swap_ab);
+  static_assert(sizeof(Shared) <= 227 * 1024);
   using Out = typename ElementOf<kOut>::Type;
   extern __shared__ char memory[];
-  auto& shared = *reinterpret_cast<SharedStorage<kRows>*>(memory);
+  auto& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
     shared.init_barriers();
     cutlass::arch::fence_barrier_init();
+    cute::prefetch_tma_descriptor(&params.latent_map);
+    cute::prefetch_tma_descriptor(&params.rope_map);
   }
   __syncthreads();
   // All blocks run at once, so those of the next kernel wait for a multiprocessor in any case.
@@ -35,17 +39,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warpgroup < kConsumers) {
     static_assert(kConsumers == 2);
     cutlass::arch::warpgroup_reg_alloc<kConsumerRegisters<kRows>>();
-    if (threadIdx.x < kWarp) build_split_list<false>(params, shared.splits);
-    Consumer<Out, kRows, Params>(params, shared, warpgroup).run();
-    combine_fused<Out, sizeof(shared.kv)>(params, shared.splits, shared.kv, kAllConsumers, false);
+    Consumer<Format, Out, kRows, Params>(params, shared, warpgroup).run();
+    combine_fused<Out, sizeof(shared.kv)>(params, shared.splits, &shared.kv, kAllConsumers, false);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters<kRows>>();
     const int warp = threadIdx.x / kWarp - kConsumers * kWarps;
     if (warp == 0) {
-      TmaProducer<kRows, Params>{params, shared}.run(WorkTileProducerConsumer(
-          shared.work_tiles, TileScheduler<Params>(params, static_cast<int>(blockIdx.x))));
+      TmaProducer<Format, kRows, Params>{params, shared}.run(WorkTileProducerConsumer(
+          shared.work_tiles, TileScheduler<Params>(params, static_cast<int>(blockIdx.y))));
+    } else if (warp <= kQueryWarps) {
+      QueryProducer<Format, kRows, Params>{params, shared, warp - 1}.run();
     } else {
-      QueryProducer<kRows, Params>{params, shared, warp - 1}.run();
+      build_split_list<false>(params, shared.splits);
     }
     grid_sync(params, shared.splits);
   }

@@ -1,8 +1,8 @@
-// Loads the queries of a work tile and converts them to fp16.
+// Loads the queries of a work tile and, for an e4m3 cache, converts them to fp16.
 //
 // A thread of the tensor cores' operand K reads four neighbouring columns of e4m3, of which it
-// multiplies two in each of two steps. The columns of Q are in that order, therefore: of every
-// sixteen, 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15.
+// multiplies two in each of two steps. The columns of Q are in that order then: of every sixteen,
+// 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15.
 #pragma once
 
 #include <cfloat>
@@ -14,21 +14,22 @@
 namespace mla::sm90::swap_ab {
 
 // `kQueryWarps` warps call this, of which each has every third row.
-template <int kRows, class Params>
+template <class Format, int kRows, class Params>
 struct QueryProducer {
-  static constexpr int kStages = SharedStorage<kRows>::kQueryStages;
+  using Element = typename Format::Element;
+  using Shared = SharedStorage<Format, kRows>;
+  static constexpr int kStages = Shared::kQueryStages;
   using Chunks = Element[kChunks][kRows * kChunk];
 
   const Params& params;
-  SharedStorage<kRows>& shared;
+  Shared& shared;
   const int warp;
 
   __device__ void run() const {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
       const PipelineState<kStages> state(work_tiles.count() - 1);
-      float* const scales =
-          shared.logit_scale[work_tiles.count() % SharedStorage<kRows>::kScaleStages];
+      float* const scales = shared.logit_scale[work_tiles.count() % Shared::kScaleStages];
       shared.query_empty[state.stage].wait(state.phase ^ 1);
       if (work.first_block < work.end_block) load(work.request, shared.q[state.stage], scales);
       cutlass::arch::fence_view_async_shared();
@@ -37,15 +38,22 @@ struct QueryProducer {
   }
 
  private:
-  // Copies all rows as they are first, then converts each in its place.
+  // Copies all rows as they are first, then changes each in its place.
   __device__ __forceinline__ void load(int32_t request, Chunks& q, float* scales) const {
 #pragma unroll 1
     for (int row = warp; row < kRows; row += kQueryWarps) copy(request, row, q);
     cute::cp_async_fence();
     cute::cp_async_wait<0>();
     __syncwarp();
+    if (!Format::kDequantizes && params.sign_flip == 0) return;
 #pragma unroll 1
-    for (int row = warp; row < kRows; row += kQueryWarps) convert(row, q, scales);
+    for (int row = warp; row < kRows; row += kQueryWarps) {
+      if constexpr (Format::kDequantizes) {
+        convert(row, q, scales);
+      } else {
+        flip(row, q);
+      }
+    }
   }
 
   // Rows that do not exist become zeros.
@@ -66,14 +74,29 @@ struct QueryProducer {
         const auto* const from = chunk == kRopeChunk ? rope : latent + chunk * kChunk;
         cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(
             *reinterpret_cast<const uint4*>(from + column),
-            *reinterpret_cast<uint4*>(q[chunk] + r * kChunk + column), exists);
+            *reinterpret_cast<uint4*>(q[chunk] + at(r, column)), exists);
       }
     } else {
 #pragma unroll 1
       for (int i = lane; i < kHeadDim; i += kWarp) {
         const uint16_t* const from = i < kLatent ? latent + i : rope + i - kLatent;
-        reinterpret_cast<uint16_t*>(q[i / kChunk])[r * kChunk + i % kChunk] = exists ? *from : 0;
+        reinterpret_cast<uint16_t*>(q[i / kChunk])[at(r, i % kChunk)] = exists ? *from : 0;
       }
+    }
+  }
+
+  // Where a column of a row is in its chunk: where the tensor cores read it, unless the row is
+  // converted first.
+  static __device__ __forceinline__ int at(int row, int column) {
+    return row * kChunk + (Format::kDequantizes ? column : column ^ row % 8 * 8);
+  }
+
+  // Changes the signs of a row.
+  __device__ __forceinline__ void flip(int row, Chunks& q) const {
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      reinterpret_cast<uint32_t*>(q[chunk])[row * (kChunk / 2) + threadIdx.x % kWarp] ^=
+          params.sign_flip;
     }
   }
 

@@ -1,4 +1,4 @@
-// Loads tiles of e4m3 by TMA.
+// Loads tiles of KV by TMA.
 #pragma once
 
 #include <cute/arch/copy_sm90_desc.hpp>
@@ -10,12 +10,10 @@
 namespace mla::sm90::swap_ab {
 
 // One warp calls this.
-template <int kRows, class Params>
+template <class Format, int kRows, class Params>
 struct TmaProducer {
-  static constexpr int kStages = SharedStorage<kRows>::kKvStages;
-
   const Params& params;
-  SharedStorage<kRows>& shared;
+  SharedStorage<Format, kRows>& shared;
 
   template <class WorkTiles>
   __device__ void run(WorkTiles work_tiles) const {
@@ -24,46 +22,93 @@ struct TmaProducer {
     WorkTile work;
     while (work_tiles.next(work)) {
       if (work.first_block >= work.end_block) continue;
-      PagedKvTma kv(params.kv, work);
-      kv.read_ahead();
+      const FirstPages pages(params.kv, params.capacity, work.request, work.first_block);
+      PagedKvTma kv(params.kv, work, pages);
       for (int block = work.first_block; block < work.end_block; ++block) {
+        if (block == work.first_block + 1) kv.read_ahead();
         kv.begin_tile(block);
-        load(PipelineState<kStages>(tile), kv, work.tokens - block * kTileTokens, leads);
+        const uint64_t present = kv.present(work.tokens - block * kTileTokens);
+        if constexpr (Format::kDequantizes) {
+          load_fp8(tile, kv, present, leads);
+        } else {
+          load(tile, kv, present, leads);
+        }
         ++tile;
       }
     }
   }
 
  private:
-  __device__ void load(PipelineState<kStages> state, const PagedKvTma& kv, int32_t tokens,
-                       bool leads) const {
-    const uint64_t present = kv.present(tokens);
-    // In the first round, empty stages are in the phase before.
-    shared.kv_empty[state.stage].wait(state.phase ^ 1);
-    TransactionBarrier& full = shared.kv_full[state.stage];
-    if (leads) {
-      shared.present[state.stage] = present;
-      full.arrive_and_expect_tx(kChunks * kChunkBytes);
-    }
+  // In the first round, empty stages are in the phase before.
+  __device__ void load(uint32_t tile, const PagedKvTma& kv, uint64_t present, bool leads) const {
 #pragma unroll 1
-    for (int box = 0; box < params.kv.tile_boxes; ++box) {
+    for (int half = 0; half < 2; ++half) {
+      const auto latent = Format::latent_state(tile, half);
+      shared.pipelines.latent_empty[latent.stage].wait(latent.phase ^ 1);
+      TransactionBarrier& full = shared.pipelines.latent_full[latent.stage];
+      if (leads) full.arrive_and_expect_tx(sizeof(shared.kv.latent[0]));
+      load_boxes<kHalfChunks>(&params.latent_map, half * kHalfChunks, full,
+                              shared.kv.latent[latent.stage], kv, leads);
+    }
+    const auto rope = Format::rope_state(tile);
+    shared.pipelines.rope_empty[rope.stage].wait(rope.phase ^ 1);
+    TransactionBarrier& full = shared.pipelines.rope_full[rope.stage];
+    if (leads) {
+      shared.pipelines.present[rope.stage] = present;
+      full.arrive_and_expect_tx(sizeof(shared.kv.rope[0]));
+    }
+    load_boxes<1>(&params.rope_map, 0, full, shared.kv.rope[rope.stage], kv, leads);
+  }
+
+  // Loads `kCount` chunks of a tile, from `chunk` on; zeros of a page that does not exist.
+  template <int kCount, class Element>
+  __device__ void load_boxes(const CUtensorMap* map, int chunk, TransactionBarrier& full,
+                             Element* to, const PagedKvTma& kv, bool leads) const {
+    const PagedKvView& view = params.kv;
+#pragma unroll 1
+    for (int box = 0; box < view.tile_boxes; ++box) {
       const TokenBox source = kv.box(box);
-      if (leads) load(state.stage, box, full, source);
+      if (leads) {
+        const int32_t group = view.is_in_groups ? source.offset / kSwizzleRows : 0;
+        cute::SM90_TMA_LOAD_5D::copy(map, reinterpret_cast<uint64_t*>(&full),
+                                     static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
+                                     to + box * view.box_tokens * (kCount * kChunk), 0,
+                                     source.offset - group * kSwizzleRows, chunk, group,
+                                     source.page);
+      }
       __syncwarp();
     }
   }
 
-  __device__ void load(int stage, int box, TransactionBarrier& full, const TokenBox& source) const {
+  __device__ void load_fp8(uint32_t tile, const PagedKvTma& kv, uint64_t present,
+                           bool leads) const {
+    const auto state = Format::state(tile);
+    shared.pipelines.empty[state.stage].wait(state.phase ^ 1);
+    TransactionBarrier& full = shared.pipelines.full[state.stage];
+    if (leads) {
+      shared.pipelines.present[state.stage] = present;
+      full.arrive_and_expect_tx(sizeof(shared.kv.tiles[0]));
+    }
+#pragma unroll 1
+    for (int box = 0; box < params.kv.tile_boxes; ++box) {
+      const TokenBox source = kv.box(box);
+      if (leads) load_fp8_box(shared.kv.tiles[state.stage], box, full, source);
+      __syncwarp();
+    }
+  }
+
+  template <class Chunks>
+  __device__ void load_fp8_box(Chunks& to, int box, TransactionBarrier& full,
+                               const TokenBox& source) const {
     const int first = box * params.kv.box_tokens * kChunk;
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const bool is_rope = chunk == kRopeChunk;
       // If there is no such page, this loads zeros.
-      cute::SM90_TMA_LOAD_3D::copy(is_rope ? &params.rope_map : &params.latent_map,
-                                   reinterpret_cast<uint64_t*>(&full),
-                                   static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
-                                   shared.kv[stage][chunk] + first, is_rope ? 0 : chunk * kChunk,
-                                   source.offset, source.page);
+      cute::SM90_TMA_LOAD_3D::copy(
+          is_rope ? &params.rope_map : &params.latent_map, reinterpret_cast<uint64_t*>(&full),
+          static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST), to[chunk] + first,
+          is_rope ? 0 : chunk * kChunk, source.offset, source.page);
     }
   }
 };

@@ -9,8 +9,10 @@
 
 namespace mla::sm90::swap_ab {
 
-// `Logits` is a thread's fragment of a tile: of two tokens, every fourth pair of query rows.
-template <class Logits, int kRows, class Params>
+// `Logits` is a thread's fragment of a tile: of two tokens, every fourth pair of query rows. Rows
+// of Q may have been scaled, each by a factor of its own, which the scale of the row's logits takes
+// back.
+template <class Logits, int kRows, bool kRowsAreScaled, class Params>
 class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
 
@@ -114,9 +116,13 @@ class Softmax {
   }
   __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
   // Returns the scale of a row's logits, which is positive and for powers of 2.
-  __device__ __forceinline__ float scale(int n) const { return scales_[row(n)]; }
+  __device__ __forceinline__ float scale_of_row(int row) const {
+    return kRowsAreScaled ? scales_[row] : params_.logit_scale;
+  }
 
  private:
+  __device__ __forceinline__ float scale(int n) const { return scale_of_row(row(n)); }
+
   // Returns the element of a row for the thread's i-th token.
   static constexpr __device__ int element(int n, int i) { return n / 2 * 4 + i * 2 + n % 2; }
 

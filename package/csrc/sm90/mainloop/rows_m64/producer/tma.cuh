@@ -25,21 +25,31 @@ struct TmaProducer {
   const int first_row;
   const int rank;
 
+  // The first work tile begins at `first`.
   template <class WorkTiles>
-  __device__ void run(WorkTiles work_tiles) {
+  __device__ void run(WorkTiles work_tiles, const Boundary& first) {
     const bool leads = cute::elect_one_sync();
+    const auto pages_from = [this](int32_t request, int32_t block) {
+      return FirstPages(params.kv, params.capacity, min(request, params.shape.batch - 1), block);
+    };
+    FirstPages pages;
+    // Where KV is dequantized, this warp also schedules, and lacks a register for it.
+    constexpr bool kAsksAhead = !Format::kDequantizes;
+    if constexpr (kAsksAhead) pages = pages_from(first.request, first.block);
     uint32_t tile = 0;
     WorkTile work;
-    while (work_tiles.next(work)) {
+    for (bool is_first = true; work_tiles.next(work); is_first = false) {
       if (work.first_block >= work.end_block) continue;
-      PagedKvTma kv(params.kv, work);
+      if (!kAsksAhead || !is_first) pages = pages_from(work.request, work.first_block);
+      // Q needs no page, so that these are on their way meanwhile.
       if constexpr (!Format::kDequantizes) {
         QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(
             tile, work.request, 0);
         ++tile;
       }
-      kv.read_ahead();
+      PagedKvTma kv(params.kv, work, pages);
       for (int block = work.first_block; block < work.end_block; ++block) {
+        if (block == work.first_block + 1) kv.read_ahead();
         kv.begin_tile(block);
         const uint64_t present = kv.present(work.tokens - block * kTileTokens);
         if constexpr (Format::kDequantizes) {
@@ -53,20 +63,28 @@ struct TmaProducer {
   }
 
  private:
+  // Loads a tile in the order in which its logits are computed.
   __device__ void load(uint32_t tile, const PagedKvTma& kv, uint64_t present, bool leads) {
-#pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
-      const auto latent = latent_state<Format>(tile, half);
-      // In the first round, empty stages are in the phase before.
-      shared.latent_empty[latent.stage].wait(latent.phase ^ 1);
-      TransactionBarrier& full = shared.latent_full[latent.stage];
-      if (leads) {
-        full.expect_transaction(sizeof(shared.latent[0]));
-        arrive_n(full, kLatentArrivals);
-      }
-      load<kHalfChunks>(&params.latent_map, half * kHalfChunks, full, shared.latent[latent.stage],
-                        kv, leads);
+    if constexpr (kPvAfterLogits<Format, kBlocks>) prefetch(kv, leads);
+    load_half(tile, 0, kv, leads);
+    load_rope(tile, kv, present, leads);
+    load_half(tile, 1, kv, leads);
+  }
+
+  __device__ void load_half(uint32_t tile, int half, const PagedKvTma& kv, bool leads) {
+    const auto latent = latent_state<Format>(tile, half);
+    // In the first round, empty stages are in the phase before.
+    shared.latent_empty[latent.stage].wait(latent.phase ^ 1);
+    TransactionBarrier& full = shared.latent_full[latent.stage];
+    if (leads) {
+      full.expect_transaction(sizeof(shared.latent[0]));
+      arrive_n(full, kLatentArrivals);
     }
+    load<kHalfChunks>(&params.latent_map, half * kHalfChunks, full, shared.latent[latent.stage], kv,
+                      leads);
+  }
+
+  __device__ void load_rope(uint32_t tile, const PagedKvTma& kv, uint64_t present, bool leads) {
     const auto rope = rope_state<Format>(tile);
     shared.rope_empty[rope.stage].wait(rope.phase ^ 1);
     TransactionBarrier& full = shared.rope_full[rope.stage];
@@ -82,15 +100,33 @@ struct TmaProducer {
   template <int kCount>
   __device__ void load(const CUtensorMap* map, int chunk, TransactionBarrier& full, Element* to,
                        const PagedKvTma& kv, bool leads) {
+    for_own_boxes(kv, leads, [&](int box, int32_t token, int32_t group, int32_t page) {
+      copy_box<cute::SM90_TMA_LOAD_5D, cute::SM90_TMA_LOAD_MULTICAST_5D>(
+          map, full, to + box * params.kv.box_tokens * (kCount * kChunk), 0, token, chunk, group,
+          page);
+    });
+  }
+
+  // Prefetches a tile to L2.
+  __device__ void prefetch(const PagedKvTma& kv, bool leads) {
+    for_own_boxes(kv, leads, [&](int, int32_t token, int32_t group, int32_t page) {
+      using Prefetch = cute::SM90_TMA_LOAD_5D::PREFETCH;
+      Prefetch::copy(&params.latent_map, 0, token, 0, group, page);
+      Prefetch::copy(&params.latent_map, 0, token, int32_t{kHalfChunks}, group, page);
+      Prefetch::copy(&params.rope_map, 0, token, 0, group, page);
+    });
+  }
+
+  // Calls `ask` with the boxes of a tile that this block asks for, and where each of them is.
+  template <class Ask>
+  __device__ __forceinline__ void for_own_boxes(const PagedKvTma& kv, bool leads, const Ask& ask) {
     const PagedKvView& view = params.kv;
 #pragma unroll 1
     for (int box = rank; box < view.tile_boxes; box += kCluster) {
       const TokenBox source = kv.box(box);
       if (leads) {
         const int32_t group = view.is_in_groups ? source.offset / kSwizzleRows : 0;
-        copy_box<cute::SM90_TMA_LOAD_5D, cute::SM90_TMA_LOAD_MULTICAST_5D>(
-            map, full, to + box * view.box_tokens * (kCount * kChunk), 0,
-            source.offset - group * kSwizzleRows, chunk, group, source.page);
+        ask(box, source.offset - group * kSwizzleRows, group, source.page);
       }
       __syncwarp();
     }
@@ -102,7 +138,8 @@ struct TmaProducer {
       // One thread does all of it: nine waits of the whole warp make e4m3 take 20% longer.
       if (leads) {
 #pragma unroll 1
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
+        for (int i = 0; i < kChunks; ++i) {
+          const int chunk = chunk_in_order(i);
           load_chunk(chunk, begin_chunk(tile, chunk, present), shared.staging.chunks[chunk], whole);
         }
       }
@@ -110,7 +147,8 @@ struct TmaProducer {
       return;
     }
 #pragma unroll 1
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int i = 0; i < kChunks; ++i) {
+      const int chunk = chunk_in_order(i);
       if (leads) begin_chunk(tile, chunk, present);
       __syncwarp();
       uint8_t* to = shared.staging.chunks[chunk];

@@ -1,0 +1,99 @@
+// What the types of Q and of the cache decide: how tiles of KV lie in shared memory, and what the
+// tensor cores multiply.
+#pragma once
+
+#include "common/dtype.h"
+#include "sm90/common/elements.cuh"
+#include "sm90/common/pipeline.cuh"
+#include "sm90/common/warp.cuh"
+#include "sm90/mainloop/tile_layouts.cuh"
+
+namespace mla::sm90::swap_ab {
+
+// The operands that the tensor cores read from shared memory have chunks of 64 columns or tokens,
+// 128 bytes a row, swizzled.
+template <class Element, int kRows>
+using RowsLayout = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
+                                                cute::Shape<cute::Int<kRows>, cute::_64>{}));
+
+template <int kRows, class Element>
+__device__ __forceinline__ auto rows_tensor(Element* rows) {
+  return cute::make_tensor(cute::make_smem_ptr(rows), RowsLayout<Element, kRows>{});
+}
+
+// Tensor cores read a 16-bit cache as it is. A stage is half of a tile's latent or its rope
+// columns, since three tiles do not fit.
+template <DType kQ, DType kKv>
+struct Format {
+  static_assert(kQ == kKv);
+  using Element = typename ElementOf<kQ>::Type;
+  static constexpr bool kDequantizes = false;
+  static constexpr int kLatentStages = 5;
+  static constexpr int kRopeStages = 2;
+
+  struct Kv {
+    alignas(1024) Element latent[kLatentStages][kHalfChunks * kChunkElements];
+    alignas(1024) Element rope[kRopeStages][kChunkElements];
+  };
+
+  struct KvPipelines {
+    uint64_t present[kRopeStages];  // a bit for each token
+    TransactionBarrier latent_full[kLatentStages];
+    TransactionBarrier rope_full[kRopeStages];
+    Barrier latent_empty[kLatentStages];
+    Barrier rope_empty[kRopeStages];
+
+    __device__ void init_barriers() {
+      for (auto& barrier : latent_full) barrier.init(1);
+      for (auto& barrier : rope_full) barrier.init(1);
+      for (auto& barrier : latent_empty) barrier.init(kWarps);
+      for (auto& barrier : rope_empty) barrier.init(kWarpgroup);
+    }
+  };
+
+  static __device__ __forceinline__ PipelineState<kLatentStages> latent_state(uint32_t tile,
+                                                                              int half) {
+    return PipelineState<kLatentStages>(2 * tile + half);
+  }
+  static __device__ __forceinline__ PipelineState<kRopeStages> rope_state(uint32_t tile) {
+    return PipelineState<kRopeStages>(tile);
+  }
+};
+
+// e4m3 becomes fp16 in registers, and so does Q. A stage is a tile as it is in memory; a token of a
+// chunk takes 64 bytes, swizzled in vectors of 16.
+template <>
+struct Format<DType::bf16, DType::e4m3> {
+  using Element = cute::half_t;
+  static constexpr bool kDequantizes = true;
+  static constexpr int kStages = 5;
+  static constexpr int kChunkBytes = kTileTokens * kChunk;
+  static constexpr int kVectorBytes = 16;
+  static constexpr int kVectors = kChunk / kVectorBytes;
+
+  struct Kv {
+    alignas(1024) uint8_t tiles[kStages][kChunks][kChunkBytes];
+  };
+
+  struct KvPipelines {
+    uint64_t present[kStages];  // a bit for each token
+    TransactionBarrier full[kStages];
+    Barrier empty[kStages];
+
+    __device__ void init_barriers() {
+      for (auto& barrier : full) barrier.init(1);
+      for (auto& barrier : empty) barrier.init(kWarpgroup);
+    }
+  };
+
+  static __device__ __forceinline__ PipelineState<kStages> state(uint32_t tile) {
+    return PipelineState<kStages>(tile);
+  }
+
+  // Where a vector of a token of a chunk is, in bytes.
+  static __device__ __forceinline__ int vector_offset(int token, int vector) {
+    return token * kChunk + (vector ^ token / 2 % kVectors) * kVectorBytes;
+  }
+};
+
+}  // namespace mla::sm90::swap_ab

@@ -1,0 +1,55 @@
+"""Which schedule of Hopper's dense decode a lookup finds: ``swap_ab`` where its few query rows are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from mla_kernels.payloads.index import Index
+from mla_kernels.payloads.registry import Registry
+
+REGISTRY = Path(__file__).parents[2] / "generated" / "sm90" / "registry.json"
+
+
+@pytest.fixture(scope="module")
+def index() -> Index:
+    variants = Registry.parse(json.loads(REGISTRY.read_text())).variants
+    return Index(variant for variant in variants if variant.op == "decode")
+
+
+@pytest.mark.parametrize("kv_dtype", ["bf16", "e4m3"])
+@pytest.mark.parametrize(
+    ("numbers", "schedule"),
+    [
+        ({"num_heads": 1, "q_len": 1}, "swap_ab"),
+        ({"num_heads": 16, "q_len": 1}, "swap_ab"),
+        ({"num_heads": 16, "q_len": 3}, "rows_m64"),
+        ({"num_heads": 17, "q_len": 1}, "rows_m64"),
+        ({"num_heads": 128, "q_len": 1}, "rows_m64"),
+        ({"num_heads": 16}, "rows_m64"),
+        ({"q_len": 1}, "rows_m64"),
+        ({}, "rows_m64"),
+    ],
+    ids=str,
+)
+def test_a_lookup_finds_the_schedule_for_its_query_rows(index, kv_dtype, numbers, schedule):
+    config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": kv_dtype, "page_size": 64, **numbers}
+    assert index.best(config).baked["schedule"] == schedule
+    assert index.best(config | {"schedule": "rows_m64"}).baked["schedule"] == "rows_m64"
+
+
+@pytest.mark.parametrize(("kv_dtype", "schedule"), [("bf16", "rows_m64"), ("e4m3", "swap_ab")])
+def test_two_tokens_of_a_16_bit_cache_are_too_many_for_swap_ab(index, kv_dtype, schedule):
+    config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": kv_dtype, "page_size": 64, "num_heads": 16, "q_len": 2}
+    assert index.best(config).baked["schedule"] == schedule
+
+
+@pytest.mark.parametrize(
+    ("page_size", "load", "schedule"),
+    [(128, "tma", "swap_ab"), (64, "tma", "swap_ab"), (16, "tma", "rows_m64"), (1, "gather", "rows_m64")],
+)
+def test_smaller_pages_of_a_16_bit_cache_are_for_rows_m64(index, page_size, load, schedule):
+    config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": "bf16", "num_heads": 16, "q_len": 1}
+    found = index.best({**config, "page_size": page_size, "kv_layout": "paged"})
+    assert (found.baked["load"], found.baked["schedule"]) == (load, schedule)
