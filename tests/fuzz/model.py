@@ -15,6 +15,9 @@ ON_CUDA = {"fp32": 2.0**-17, "fp16": 2.0**-7, "bf16": 2.0**-6.5}
 E4M3_WEIGHTS = 2.0**-3.5
 """Kernels of a GPU may keep weights in e4m3 where the cache is in e4m3."""
 TINY = 1e-30
+SHARED_POWER = (128, 2.0**-36)
+"""GPUs keep partial results in fp16, times powers of 2. Of so many columns, some share one, and each may be off by so
+much of the greatest."""
 
 
 @dataclass
@@ -75,12 +78,15 @@ class Precision:
         The type of the output.
     least : float
         A weight below this part of the greatest one may become 0.
+    shares_powers : bool
+        Whether columns share powers of 2.
     """
 
     weights: float
     logits: float
     out: str
     least: float = 0.0
+    shares_powers: bool = False
 
     @classmethod
     def of(cls, q_dtype: str, kv_dtype: str, out_dtype: str, device: str) -> Precision:
@@ -91,7 +97,7 @@ class Precision:
         elif device != "cpu" and q_dtype == "fp16":
             least = 2.0**-24
         rounded = kv_dtype == "fp8_ds_mla" and q_dtype != "fp32"
-        return cls(weights, 2.0**-8 if rounded else 2.0**-21, out_dtype, least)
+        return cls(weights, 2.0**-8 if rounded else 2.0**-21, out_dtype, least, device != "cpu")
 
 
 def attend(
@@ -132,9 +138,13 @@ def attend(
         out, spread = out * share[:, None], spread * share[:, None]
     rounding = ROUNDING[precision.out]
     summed = len(keys) * ROUNDING["fp32"]  # equal numbers are rounded the same way, one after another
-    bound = spread * (precision.weights + summed + 2 * off)[:, None] + np.abs(out) * 2 * rounding + 1e-30 + lost
+    bound = spread * (precision.weights + summed + 2 * off)[:, None] + np.abs(out) * 2 * rounding + TINY + lost
     if precision.out == "fp16":
         bound += 2.0**-24
+    if precision.shares_powers:
+        columns, part = SHARED_POWER
+        greatest = spread.reshape(rows, -1, columns).max(axis=2)
+        bound += np.repeat(greatest * part, columns, axis=1)
     scale = np.abs(np.where(empty, 0, lse))
     lse_bound = off + 2e-6 + summed + (scale + np.abs(np.where(empty, 0, top))) * 2.0**-19 + precision.weights / 64
     return Rows(out, lse, top, bound, lse_bound)

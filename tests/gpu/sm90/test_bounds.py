@@ -38,12 +38,13 @@ def test_wild_lengths_and_pages_read_nothing_outside_the_cache(variant: Row, pag
     whole = table[:, :1].clamp(0, len(pool) - 1).contiguous()
     full = {**inputs, "block_table": whole, "seq_lens": torch.full((3,), page_size, dtype=torch.int32, device="cuda")}
     full["kv_cache"] = torch.nan_to_num(pool.float()).to(pool.dtype)
-    want_out, want_lse = problem.launch(full)
+    whole_pages = replace(problem, lengths=(page_size,) * 3)
+    want_out, want_lse = whole_pages.expected(full)
     for length in (page_size + 1, 2**31 - 1):
         lengths = torch.full((3,), length, dtype=torch.int32, device="cuda")
         out, lse = problem.launch({**full, "seq_lens": lengths})
-        assert_same_bytes("out", out, want_out)
-        assert_same_bytes("lse", lse, want_lse)
+        # A plan does not know the table and splits such a length, so that partial results may be rounded.
+        whole_pages.compare(out, lse, want_out, want_lse)
     out, lse = problem.launch({**full, "seq_lens": torch.full_like(lengths, -(2**31))})
     assert not out.any()
     assert bool((lse == -torch.inf).all())

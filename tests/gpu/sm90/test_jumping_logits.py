@@ -83,10 +83,10 @@ def test_jumps(variant: Row, num_heads: int, step: float) -> None:
     problem(variant, step, num_heads=num_heads).check()
 
 
-@each
+@each_with("num_heads, q_len", [(16, 2)])
 @pytest.mark.parametrize("step", [1.0, 16.0])
-def test_jumps_of_two_query_tokens(variant: Row, step: float) -> None:
-    problem(variant, step, num_heads=16, q_len=2).check()
+def test_jumps_of_two_query_tokens(variant: Row, num_heads: int, q_len: int, step: float) -> None:
+    problem(variant, step, num_heads=num_heads, q_len=q_len).check()
 
 
 @each_with("num_heads", [16, 128], SIXTEEN_BIT)

@@ -1,6 +1,7 @@
 """Small launches for tools that watch each access: ``python -m tests.gpu.support.small_launches TASK``.
 
-A task is the name of a variant of dense or sparse decode, or ``caches`` for the ops around it.
+A task is the name of a variant of dense or sparse decode, or ``caches`` for the ops around it. With ``--whole-tiles``,
+requests of dense decode that are not alone have whole tiles.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tests.support.problems import Decode
 from tests.support.rows import row
 from tests.support.sparse import SparseDecode
 
+TILE = 64
+"""Tokens of KV."""
 PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (140, 20, 1, 0)},
     # 128 heads take clusters of two blocks.
@@ -34,6 +37,8 @@ PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (700, 64), "num_heads": 128, "max_splits": 1},
     # A block has more work tiles than their pipeline has stages.
     {"lengths": (33,) * 45, "num_heads": 128, "q_len": 8},
+    # The last tile has a tail.
+    {"lengths": (140,), "num_heads": 128},
 )
 OF_SM100: tuple[dict[str, Any], ...] = (
     # Few heads are packed into the 128 of the kernel, and unpacked.
@@ -50,6 +55,7 @@ SMALLER: tuple[dict[str, Any], ...] = (
     {"lengths": (33,) * 140, "q_len": 2},
     {"lengths": (700, 64), "max_splits": 1},
     {"lengths": (33,) * 140},
+    {"lengths": (140,)},
 )
 """Problems for variants that serve few query rows."""
 
@@ -58,7 +64,11 @@ def decode(variant: str) -> None:
     """Launch without a plan, so that it is made too, and in memory that is no larger than it must be."""
     of_sm100 = row(variant).arch == sm100.ARCH
     for options in filter(partial(served, variant), OF_SM100 if of_sm100 else PROBLEMS + SMALLER):
-        problem = sm100.problem(row(variant), **options) if of_sm100 else Decode(variant, **options)
+        lengths = options["lengths"]
+        if "--whole-tiles" in sys.argv and len(lengths) > 1:
+            lengths = tuple(-(-n // TILE) * TILE for n in lengths)
+        given = {**options, "lengths": lengths}
+        problem = sm100.problem(row(variant), **given) if of_sm100 else Decode(variant, **given)
         inputs = problem.tensors()
         out, lse = problem.launch(inputs)
         # The reference runs on the host, because the tools would watch the kernels of torch too.

@@ -11,13 +11,6 @@ namespace mla::sm90::rows_m64 {
 inline constexpr int kPParts = 2;
 static_assert(kPParts > 1);
 
-// The i-th chunk of a tile in the order in which its logits are computed: those of the left half,
-// the rope columns, those of the right half.
-__device__ constexpr int chunk_in_order(int i) {
-  if (i == kHalfChunks) return kRopeChunk;
-  return i < kHalfChunks ? i : i - 1;
-}
-
 // The row of an accumulator that is a thread's first, where the rows of the tile begin at
 // `first_row`; the thread's second is eight rows further.
 inline constexpr int kThreadRows = 2;

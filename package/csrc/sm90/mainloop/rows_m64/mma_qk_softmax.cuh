@@ -144,30 +144,42 @@ class MmaQkSoftmax {
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
   }
 
-  // Computes the logits of the next tile. The rope columns come before the right half, whose stage
-  // the output holds longest.
+  // Computes the logits of the next tile. The output's warps wake up while those of the last
+  // columns are computed. Where they wait for that, the right half is last, since they hold its
+  // stage longest.
   __device__ __forceinline__ void multiply() {
-    using namespace cute;
+    constexpr bool kRopeFirst = kPvAfterLogits<Format, kBlocks>;
     const PipelineState<kPStages> p(p_count_);
-    const auto rope = rope_state<Format>(tile_);
-    register_mma_.accumulate_ = GMMA::ScaleOut::Zero;
-    warpgroup_fence_operand(logits_);
+    register_mma_.accumulate_ = cute::GMMA::ScaleOut::Zero;
+    cute::warpgroup_fence_operand(logits_);
     multiply_half<0>();
+    if constexpr (kRopeFirst) {
+      multiply_rope();
+    } else {
+      multiply_half<1>();
+    }
+    cute::warpgroup_commit_batch();
+    if constexpr (kRopeFirst) {
+      multiply_half<1>();
+    } else {
+      multiply_rope();
+    }
+    cute::warpgroup_commit_batch();
+    // The softmax needs an empty stage of P; this waits for it while the tensor cores are busy.
+    shared_.p_empty[p.stage].wait(p.phase ^ 1);
+    cute::warpgroup_wait<1>();
+    if (thread_ % kWarp == 0) shared_.logits_done[p.stage].arrive();
+    cute::warpgroup_wait<0>();
+    cute::warpgroup_fence_operand(logits_);
+  }
+
+  __device__ __forceinline__ void multiply_rope() {
+    const auto rope = rope_state<Format>(tile_);
     shared_.rope_full[rope.stage].wait(rope.phase);
     present_ = read_present(rope.stage);
     fence_stores();
-    warpgroup_arrive();
+    cute::warpgroup_arrive();
     multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[rope.stage]));
-    warpgroup_commit_batch();
-    multiply_half<1>();
-    warpgroup_commit_batch();
-    // The softmax needs an empty stage of P; this waits for it while the tensor cores are busy.
-    shared_.p_empty[p.stage].wait(p.phase ^ 1);
-    // The output's warps wake up about when the right half has been multiplied.
-    warpgroup_wait<1>();
-    if (thread_ % kWarp == 0) shared_.logits_done[p.stage].arrive();
-    warpgroup_wait<0>();
-    warpgroup_fence_operand(logits_);
   }
 
   template <int kHalfOfColumns>

@@ -40,7 +40,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     static_assert(kConsumers == 2);
     cutlass::arch::warpgroup_reg_alloc<kConsumerRegisters<kRows>>();
     Consumer<Format, Out, kRows, Params>(params, shared, warpgroup).run();
-    combine_fused<Out, sizeof(shared.kv)>(params, shared.splits, &shared.kv, kAllConsumers, false);
+    combine_fused<Out, sizeof(shared.kv)>(params, shared.splits, &shared.kv, kCombineBarrier,
+                                          false);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters<kRows>>();
     const int warp = threadIdx.x / kWarp - kConsumers * kWarps;

@@ -18,8 +18,8 @@ inline constexpr uint32_t kConsumerRegisters = kRows == 16 ? 216 : 224;
 template <int kRows>
 inline constexpr uint32_t kProducerRegisters = 504 - kConsumers * kConsumerRegisters<kRows>;
 
-// All consumers have a named barrier, and each has one of its own.
-enum NamedBarrier : uint32_t { kAllConsumers = 1, kFirstConsumer = 2 };
+// All consumers have a named barrier, and another one for combining, and each has one of its own.
+enum NamedBarrier : uint32_t { kAllConsumers = 1, kFirstConsumer = 2, kCombineBarrier = 4 };
 
 // `kRows` is the number of query rows.
 template <class Format, int kRows>

@@ -46,8 +46,7 @@ struct Dequantizer {
     const bool leads = threadIdx.x % kWarp == 0;
     const auto rope = rope_state<Format>(tile);
 #pragma unroll 1
-    for (int i = warp; i < kChunks; i += kWarps) {
-      const int chunk = chunk_in_order(i);
+    for (int chunk = warp; chunk < kChunks; chunk += kWarps) {
       const bool is_rope = chunk == kRopeChunk;
       const auto half = latent_state<Format>(tile, chunk / kHalfChunks);
       Barrier& empty = is_rope ? shared.rope_empty[rope.stage] : shared.latent_empty[half.stage];

@@ -65,10 +65,12 @@ struct TmaProducer {
  private:
   // Loads a tile in the order in which its logits are computed.
   __device__ void load(uint32_t tile, const PagedKvTma& kv, uint64_t present, bool leads) {
-    if constexpr (kPvAfterLogits<Format, kBlocks>) prefetch(kv, leads);
+    constexpr bool kRopeFirst = kPvAfterLogits<Format, kBlocks>;
+    if constexpr (kRopeFirst) prefetch(kv, leads);
     load_half(tile, 0, kv, leads);
-    load_rope(tile, kv, present, leads);
+    if constexpr (kRopeFirst) load_rope(tile, kv, present, leads);
     load_half(tile, 1, kv, leads);
+    if constexpr (!kRopeFirst) load_rope(tile, kv, present, leads);
   }
 
   __device__ void load_half(uint32_t tile, int half, const PagedKvTma& kv, bool leads) {
@@ -138,8 +140,7 @@ struct TmaProducer {
       // One thread does all of it: nine waits of the whole warp make e4m3 take 20% longer.
       if (leads) {
 #pragma unroll 1
-        for (int i = 0; i < kChunks; ++i) {
-          const int chunk = chunk_in_order(i);
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
           load_chunk(chunk, begin_chunk(tile, chunk, present), shared.staging.chunks[chunk], whole);
         }
       }
@@ -147,8 +148,7 @@ struct TmaProducer {
       return;
     }
 #pragma unroll 1
-    for (int i = 0; i < kChunks; ++i) {
-      const int chunk = chunk_in_order(i);
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
       if (leads) begin_chunk(tile, chunk, present);
       __syncwarp();
       uint8_t* to = shared.staging.chunks[chunk];
