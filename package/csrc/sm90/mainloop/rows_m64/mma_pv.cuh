@@ -73,8 +73,8 @@ class MmaPv {
     for (int i = 0; i < kThreadRows; ++i) own[i] = rows[tile_row(i)];
   }
 
-  // Sums up a tile. The left half is multiplied by each part of P as soon as that is there; but not
-  // of e4m3, which takes 1% longer so.
+  // Sums up a tile. The left half is multiplied by each part of P as soon as that is there. Where
+  // KV is dequantized, that gains nothing, and both parts share a fence.
   __device__ __forceinline__ void sum_by_parts(const PipelineState<kPStages>& p, bool has_next,
                                                bool releases) {
     constexpr int kTogether = Format::kDequantizes ? kPParts : 1;
