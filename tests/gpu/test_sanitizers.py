@@ -29,8 +29,9 @@ WATCHED = [
 """racecheck follows neither copies that arrive at a barrier when they are done, with which ``gather`` loads, nor an
 order that one barrier hands on to another: it reports all of them. So threads that dequantize e4m3 into the memory of Q
 are not watched, and with racecheck requests have whole tiles: a warp has its result in the memory of a tile, another
-thread loads the next one there, and others clear its tail. Of ``swap_ab`` it reports, in most runs, some pairs on either
-side of a named barrier of both (docs/kernels/sm90/log.md). Stalling warps (sm90/test_stalling_warps.py) watch those."""
+thread loads the next one there, and others clear its tail. Of ``swap_ab`` it reports, in most runs, some pairs on
+either side of a named barrier of both (docs/kernels/sm90/log.md). Stalling warps (sm90/test_stalling_warps.py) watch
+those."""
 WATCHED_OF_SM100 = [
     (each.name, tool)
     for each in (*sm100.DENSE, *sm100.SPARSE_DECODE)
