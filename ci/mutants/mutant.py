@@ -75,8 +75,9 @@ class Mutant:
 
     @property
     def sha256(self) -> str:
-        """A hash of the row."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        """A hash of the row, but for why it survives, which is found out after it has run."""
+        row = asdict(self) | {"survives": ""}
+        return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
     def applied(self, text: str) -> str:
         """The text of the file with the change."""
