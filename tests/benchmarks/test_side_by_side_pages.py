@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +79,35 @@ def test_a_ratio_is_bold_beyond_the_drift_of_our_turns() -> None:
     assert str(comparison.Comparison(100, "A", 97, drift=0.0)) == "0.97x"
 
 
-def test_the_committed_pages_are_those_of_the_data(tmp_path: Path) -> None:
-    """The README's table, the page and the charts are rendered from what was measured."""
-    document = json.loads(DATA.read_text())
-    readme, graph = (ROOT / "README.md").read_text(), comparison.ratios(document["cells"], "graph")
-    assert side_by_side.table(document) in readme
-    assert f"{min(graph):.2f}x to {max(graph):.2f}x" in readme
-    page = tmp_path / "docs" / "h200_side_by_side.md"
+@pytest.mark.parametrize("name", ["side_by_side", "dense", "more", "ragged", "sustained"])
+def test_the_committed_pages_are_those_of_the_data(name: str, tmp_path: Path) -> None:
+    """Pages and charts are rendered from what was measured, of 96 shapes with the products of one more library."""
+    page = tmp_path / "docs" / f"h200_{name}.md"
     (page.parent / "data").mkdir(parents=True)
-    data = page.parent / "data" / DATA.name
-    data.write_text(DATA.read_text())
-    assert command.main([str(data), "--measured", "--page", str(page)]) == 0
+    data = page.parent / "data" / f"h200_{name}.json"
+    data.write_text((PAGES / "data" / data.name).read_text())
+    products = ["--products", str(DATA.with_name("ratios_to_flash_mla_9241ae3.json"))] if name == "dense" else []
+    command.main([str(data), "--measured", "--page", str(page), *products])
     assert page.read_text() == (PAGES / page.name).read_text()
     for theme in ("light", "dark"):
-        assert "<svg" in page.with_name(f"h200_side_by_side_{theme}.svg").read_text()
+        assert "<svg" in page.with_name(f"h200_{name}_{theme}.svg").read_text()
+
+
+def test_what_the_readme_says_was_measured() -> None:
+    """It says what the data of 96 shapes and of the sparse shapes of its table say."""
+    front, dense = (json.loads(path.read_text()) for path in (DATA, DATA.with_name("h200_dense.json")))
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    faq = " ".join((ROOT / "docs" / "faq.md").read_text().split())
+    assert " ".join(side_by_side.table(front).split()) in readme
+    graph = comparison.ratios(dense["cells"], "graph")
+    slower = sum(ratio < 1 for ratio in graph)
+    assert f"Dense decode: {statistics.geometric_mean(graph):.2f}x the speed" in readme
+    assert f"{slower} are slower, at worst {min(graph):.2f}x" in readme
+    assert f"It has {statistics.geometric_mean(graph):.2f} times the speed" in faq
+    assert f"{slower} of {len(graph)} shapes are slower, at worst {min(graph):.2f} times as fast" in faq
+    sparse = comparison.ratios([cell for cell in front["cells"] if cell["op"] != "decode"], "graph")
+    assert f"Sparse: {min(sparse):.2f}x to {max(sparse):.2f}x" in readme
+    assert f"{min(sparse):.2f} to {max(sparse):.2f} times as fast in four shapes" in faq
 
 
 def test_bars_are_on_the_side_of_the_faster(tmp_path: Path) -> None:
