@@ -153,6 +153,12 @@ def garbage_workspace(device: str) -> Tensor:
     return memory.garbage(64 << 20 if device == "cpu" else 512 << 20, device)
 
 
+def given_or_made(problem: Any, given: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the tensors that were given, or make the problem's."""
+    made: dict[str, Any] = problem.tensors() if given is None else given
+    return made
+
+
 @dataclass(frozen=True)
 class Decode:
     """A dense decode whose unused memory is poisoned."""
@@ -305,7 +311,7 @@ class Decode:
 
     def run(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor]:
         """Return ``out`` and ``lse``, written between guard zones over NaN with a workspace full of NaN."""
-        inputs, device = self.tensors() if given is None else given, self.row.device
+        inputs, device = given_or_made(self, given), self.row.device
         batch = len(self.lengths)
         out = memory.guarded((batch, self.q_len, self.num_heads, LATENT), memory.DTYPES[self.row.out_dtype], device)
         lse = memory.guarded((batch, self.num_heads, self.q_len), torch.float32, device, pad=1)
@@ -318,7 +324,7 @@ class Decode:
 
     def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor]:
         """Return the reference in float64."""
-        inputs = self.tensors() if given is None else given
+        inputs = given_or_made(self, given)
         return reference.decode(**inputs, **self.scalars(), dtype=torch.float64)
 
     def check(self) -> None:

@@ -21,6 +21,7 @@ from .problems import (
     encode,
     garbage_workspace,
     generator,
+    given_or_made,
     peak_of,
     poisoned_pool,
     random,
@@ -183,7 +184,7 @@ class SparseDecode(Sparse):
 
     def run(self, given: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
         """Return ``out``, ``lse`` and ``max_logits``, written between guard zones over NaN, with a workspace of NaN."""
-        inputs, device = self.tensors() if given is None else given, self.row.device
+        inputs, device = given_or_made(self, given), self.row.device
         out_shape = (self.batch, self.q_len, self.num_heads, LATENT)
         out = memory.guarded(out_shape, memory.DTYPES[self.row.out_dtype], device)
         lse, max_logits = (
@@ -203,7 +204,7 @@ class SparseDecode(Sparse):
 
     def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
         """Return the reference in float64."""
-        inputs = self.tensors() if given is None else given
+        inputs = given_or_made(self, given)
         return reference.sparse_decode(**inputs, **self.scalars(), return_max_logits=True, dtype=torch.float64)
 
     def check(self) -> None:
@@ -242,7 +243,7 @@ class SparsePrefill(Sparse):
         """Return ``out``, ``max_logits`` and ``lse``, written between guard zones over NaN."""
         import mla_kernels as mla
 
-        inputs, device = self.tensors() if given is None else given, self.row.device
+        inputs, device = given_or_made(self, given), self.row.device
         out = memory.guarded((self.q_len, self.num_heads, LATENT), memory.DTYPES[self.row.out_dtype], device)
         max_logits, lse = (memory.guarded((self.q_len, self.num_heads), torch.float32, device, pad=1) for _ in range(2))
         written = {"out": out, "max_logits": max_logits, "lse": lse}
@@ -255,7 +256,7 @@ class SparsePrefill(Sparse):
 
     def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return the reference in float64."""
-        inputs = self.tensors() if given is None else given
+        inputs = given_or_made(self, given)
         return reference.sparse_prefill(**inputs, **self.scalars(), dtype=torch.float64)
 
     def check(self) -> None:

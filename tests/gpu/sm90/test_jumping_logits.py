@@ -10,12 +10,11 @@ import torch
 from mla_kernels.formats import LATENT
 from torch import Tensor
 
-from tests.gpu.support.sm90 import DENSE, each, each_with
+from tests.gpu.support.sm90 import DENSE, TILE, each, each_with
 from tests.support.compare import assert_same_bytes
 from tests.support.problems import Decode, random
 from tests.support.rows import Row
 
-TILE = 64
 LENGTHS = (700, 64, 33, 129, 0, 5)
 HIGHEST = 15
 UNIT = 16.0

@@ -10,6 +10,8 @@ import pytest
 from tests.support.rows import Row, rows
 
 ARCH = "sm90a"
+TILE = 64
+"""The tokens of a tile of KV."""
 DENSE = [row for row in rows("decode") if row.arch == ARCH]
 SPARSE_DECODE = [row for row in rows("sparse_decode") if row.arch == ARCH]
 SPARSE_PREFILL = [row for row in rows("sparse_prefill") if row.arch == ARCH]

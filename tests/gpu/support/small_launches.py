@@ -16,13 +16,12 @@ from mla_kernels import reference
 from tests.gpu.support import merge_states, sm100
 from tests.gpu.support.availability import arch_name
 from tests.gpu.support.cases import EVERY, case
+from tests.gpu.support.sm90 import TILE
 from tests.gpu.support.sparse_results import RESULTS, compare_results
 from tests.support.problems import Decode
 from tests.support.rows import row
 from tests.support.sparse import SparseDecode
 
-TILE = 64
-"""Tokens of KV."""
 PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (140, 20, 1, 0)},
     # 128 heads take clusters of two blocks.
