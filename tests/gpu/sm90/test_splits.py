@@ -14,7 +14,7 @@ from tests.support.invariance import check_batch_invariance
 from tests.support.problems import Decode
 from tests.support.rows import Row
 
-PAIRS = {5: 66, 16: 64, 48: 40, 64: 66, 65: 33, 128: 32}
+PAIRS = {5: 66, 16: 64, 48: 66, 64: 66, 65: 33, 128: 32}
 """For each number of heads, as many equal requests as take two blocks each, or two clusters, of 132 multiprocessors."""
 
 
@@ -44,6 +44,12 @@ def test_requests_of_unequal_lengths(variant: Row, num_heads: int, batch: int) -
     """Parts end in every way: with a first, a middle or a last split, or with a whole request."""
     lengths = tuple(random.Random(batch).choices(range(5000), k=batch))
     Decode(variant.name, lengths=lengths, num_heads=num_heads, seed=batch).check()
+
+
+@each_with("num_heads, q_len", [(48, 3), (80, 2)])
+def test_last_tiles_without_rows(variant: Row, num_heads: int, q_len: int) -> None:
+    """A cluster computes 128 rows at a time, and 144 or 160 leave its last block none of a request of many splits."""
+    Decode(variant.name, lengths=(6000, 40, 700), num_heads=num_heads, q_len=q_len).check()
 
 
 @each_with("num_heads", [16, 64, 128])

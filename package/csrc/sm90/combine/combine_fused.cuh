@@ -297,7 +297,8 @@ __device__ __forceinline__ void combine_fused(const Params& params, const SplitR
   static_assert(sizeof(SharedStorage) <= kBytes);
   if (!params.combines) return;
   cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, barrier);
-  if (split.splits == 0) return;
+  // The last tiles of a cluster may have no row.
+  if (split.splits == 0 || first_row >= params.shape.rows) return;
   const int tile_rows = min(params.shape.rows - first_row, kTileRows);
   FusedCombine<Out, Params> combine(params, split, first_row, tile_rows,
                                     *static_cast<SharedStorage*>(memory), barrier);
