@@ -26,6 +26,7 @@ class UniformPlan {
     cost_ = Divisor(static_cast<uint32_t>(heuristic.cost(blocks)));
     length_ = Divisor(static_cast<uint32_t>(heuristic.length));
     overhead_ = static_cast<uint32_t>(heuristic.overhead);
+    align_ = static_cast<uint32_t>(heuristic.align);
     in_pairs_ = heuristic.in_pairs(blocks);
   }
 
@@ -37,8 +38,9 @@ class UniformPlan {
       return {static_cast<int32_t>(requests_), 0, 0, 0};
     }
     const uint32_t inside = cost_.remainder(at, request);
-    if (inside <= overhead_) return {static_cast<int32_t>(request), 0, 0, in_pairs_};
-    return {static_cast<int32_t>(request), static_cast<int32_t>(inside - overhead_),
+    if (inside < overhead_ + align_) return {static_cast<int32_t>(request), 0, 0, in_pairs_};
+    return {static_cast<int32_t>(request),
+            static_cast<int32_t>((inside - overhead_) & ~(align_ - 1)),
             static_cast<int32_t>(part - first_cut(request) + 1), in_pairs_};
   }
 
@@ -73,7 +75,7 @@ class UniformPlan {
  private:
   // The first part whose beginning splits a request.
   MLA_HOST_DEVICE uint32_t first_cut(uint32_t request) const {
-    return length_.quotient(request * cost_.value() + overhead_ + length_.value());
+    return length_.quotient(request * cost_.value() + overhead_ + align_ + length_.value() - 1);
   }
 
   uint32_t requests_;
@@ -81,6 +83,7 @@ class UniformPlan {
   Divisor cost_;       // of each, in blocks
   Divisor length_;     // of a part
   uint32_t overhead_;  // of a request
+  uint32_t align_;
   int32_t in_pairs_;
 };
 
