@@ -115,6 +115,10 @@ class Formats:
         """The values of the traits of width that a name leaves out."""
         return {"d_qk": self.latent + self.rope, "d_v": self.latent}
 
+    def is_usual(self, row: Format) -> bool:
+        """Whether a format has the widths that names leave out."""
+        return (row.d_qk, row.d_v) == tuple(self.defaults.values())
+
     @property
     def domains(self) -> dict[str, tuple[str | int, ...]]:
         """The values of the traits that tell one format from another."""
@@ -190,10 +194,14 @@ def _twins(rows: Iterable[Format]) -> Iterator[str]:
 
 
 def _alike(rows: Iterable[Format]) -> Iterator[str]:
-    """Rows that a tensor cannot tell apart, though Python finds the format of a cache by what its tensor shows."""
-    seen: dict[tuple[str, int], str] = {}
+    """Rows that a tensor cannot tell apart, though Python finds the format of a cache by what its tensor shows.
+
+    Formats of bytes may have rows of as many bytes if they have the same widths: then ``kv_dtype`` names the format.
+    """
+    seen: dict[tuple[str, int], Format] = {}
     for row in rows:
         for element, width in row.shown:
-            first = seen.setdefault((element, width), row.where)
-            if first != row.where:
-                yield f"{row.where}: a tensor of {element} and {width} columns is also one of {first}"
+            first = seen.setdefault((element, width), row)
+            named = row.is_bytes and first.is_bytes and row.key[1:] == first.key[1:]
+            if first is not row and not named:
+                yield f"{row.where}: a tensor of {element} and {width} columns is also one of {first.where}"

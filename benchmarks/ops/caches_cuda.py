@@ -79,14 +79,14 @@ class CacheCell:
 
 
 def cells(arch: str) -> tuple[CacheCell, ...]:
-    """Every variant of an arch, over many rows in both orders and over few."""
+    """Every variant of an arch that has rows of the default width, over many rows in both orders and over few."""
     return tuple(_cells(arch))
 
 
 def _cells(arch: Any) -> Iterator[CacheCell]:
     sizes = ((MANY, ORDERS[0]), (MANY, ORDERS[1]), (FEW, ORDERS[1]))
     for op, source, target in (("store_kv", "in_dtype", "kv_dtype"), ("gather_kv", "kv_dtype", "out_dtype")):
-        for variant in mla_kernels.variants(op=op, arch=arch):
+        for variant in mla_kernels.variants(op=op, arch=arch, d_qk=HEAD_DIM):
             for rows, order in sizes:
                 yield CacheCell(op, str(variant.baked[source]), str(variant.baked[target]), rows, order)
     if mla_kernels.variants(op="to_global_indices", arch=arch):

@@ -10,7 +10,7 @@ from codegen import abi
 from codegen.allow import completed, refusal
 from codegen.edit.point import matches, named
 from codegen.load import load
-from codegen.model import Matrix, Range, Value, Variant
+from codegen.model import Matrix, Range, Value, Variant, choices
 from codegen.rows import Entry, Table, entries, with_field, with_row, with_table
 from codegen.schema import MATRIX, MatrixError
 from codegen.shapes import served
@@ -92,7 +92,8 @@ def _edits(
 ) -> Iterator[Edit]:
     """The edits that could add a point, the least first: a wider row, a longer list, a new row, a new table."""
     op, arch = str(point["op"]), str(point["arch"])
-    traits = matrix.stated(op, point)
+    traits = {trait: point[trait] for trait in abi.OP[op].traits}
+    left_out = {name: choices(values)[0] for name, values in matrix.unnamed(op).items()}
     tables = [
         (path, table, shared, rows)
         for path in sorted(folder.glob("*.toml"))
@@ -106,7 +107,7 @@ def _edits(
             if found is not None and entry.where == found.where:
                 yield path, _widened(lines, entry, found, point)
             elif found is None and priority is None:
-                yield from _longer(path, lines, entry, traits)
+                yield from _longer(path, lines, entry, traits, left_out)
     if found is None:
         yield from _new(matrix, folder, tables, point, priority)
 
@@ -130,14 +131,17 @@ def _widened(lines: list[str], entry: Entry, variant: Variant, point: Mapping[st
     return lines
 
 
-def _longer(path: Path, lines: list[str], entry: Entry, traits: Mapping[str, Value]) -> Iterator[Edit]:
+def _longer(
+    path: Path, lines: list[str], entry: Entry, traits: Mapping[str, Value], left_out: Mapping[str, Value]
+) -> Iterator[Edit]:
     """A row whose cache or output types become one more, where that makes the point alone."""
-    lacking = [name for name, value in traits.items() if value not in _choices(entry.fields.get(name))]
+    fields = {**left_out, **entry.fields}
+    lacking = [name for name, value in traits.items() if value not in _choices(fields.get(name))]
     if len(lacking) == 1 and lacking[0] in ("kv_dtype", "out_dtype"):
         (name,) = lacking
-        alone = all(len(_choices(entry.fields[other])) == 1 for other in traits if other != name)
+        alone = all(len(_choices(fields[other])) == 1 for other in traits if other != name)
         if alone and (entry.table.rows is None or name in entry.own):
-            yield path, with_field(lines, entry, name, [*_choices(entry.fields[name]), traits[name]])
+            yield path, with_field(lines, entry, name, [*_choices(fields[name]), traits[name]])
 
 
 def _new(

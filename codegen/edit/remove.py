@@ -9,7 +9,7 @@ from typing import Any
 from codegen import abi
 from codegen.edit.point import matches, named
 from codegen.load import load
-from codegen.model import Value, Values, Variant
+from codegen.model import Value, Values, Variant, choices
 from codegen.rows import Entry, entries, with_field, without
 from codegen.schema import MATRIX, MatrixError
 from codegen.validate import checked
@@ -18,6 +18,7 @@ from codegen.validate import checked
 def remove(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
     """Remove the variants that have all traits that ``point`` names, and return their names.
 
+    Widths that it does not name are the default ones.
     A value of a field that is accepted at run time is taken out of the lists of these variants instead. A table of
     a device loses them for all of its archs.
 
@@ -29,7 +30,8 @@ def remove(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]
     matrix = load(folder)
     before = checked(matrix)
     op, arch, fields = named(matrix, point)
-    traits = {name: value for name, value in fields.items() if name in abi.OP[op].traits}
+    usual = {name: choices(values)[0] for name, values in matrix.unnamed(op).items() if name not in fields}
+    traits = {name: value for name, value in fields.items() if name in abi.OP[op].traits} | usual
     served = {name: value for name, value in fields.items() if name not in traits}
     gone = [variant for variant in before if matches(variant, op, arch, traits)]
     if not gone:

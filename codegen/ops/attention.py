@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen.ops.common import BYTES, FLOATS, KV_SCALE, POOL, UNIT
+from codegen.ops.common import BYTES, FLOATS, KV_DTYPE, KV_SCALE, POOL, UNIT
 from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Scalar, Tensor
 
 ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule", "d_qk", "d_v")
@@ -179,6 +179,7 @@ SPARSE_DECODE = Op(
     ),
     (*SCALES, MAX_SPLITS),
     selects=("q", "kv_cache", "indices", "out"),
+    options=(KV_DTYPE,),
     together=("extra_kv_cache", "extra_indices", "extra_topk_length"),
     summary="Attend from new tokens to selected slots of a KV cache (DeepSeek Sparse Attention).",
     doc="Scales are as in ``decode``.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen.ops.common import BYTES, FLOATS, KV_SCALE, POOL
+from codegen.ops.common import BYTES, FLOATS, KV_DTYPE, KV_SCALE, POOL
 from codegen.signature.arguments import Op, Option, Scalar, Tensor
 
 MERGE_STATES = Op(
@@ -73,7 +73,14 @@ STORE_KV = Op(
     ("in_dtype", "kv_dtype", "d_qk", "d_v"),
     (
         Tensor("latent", "in_dtype", ("num_tokens",), ("t",), "latent", takes=FLOATS),
-        Tensor("rope", "in_dtype", ("num_tokens",), ("t",), "rope", takes="the type of ``latent``"),
+        Tensor(
+            "rope",
+            "in_dtype",
+            ("num_tokens",),
+            ("t",),
+            "rope",
+            takes="the type of ``latent``; or None where the format has no rope part",
+        ),
         Tensor(
             "kv_cache",
             "kv_dtype",
@@ -102,6 +109,7 @@ STORE_KV = Op(
     ),
     (POWER_OF_TWO_SCALES,),
     selects=("latent", "kv_cache"),
+    options=(KV_DTYPE,),
     summary="Write new tokens into a KV cache, quantising where the cache is e4m3 or fp8_ds_mla.",
 )
 
@@ -124,7 +132,7 @@ GATHER_KV = Op(
     (KV_SCALE,),
     selects=("kv_cache", "out"),
     options=(
-        Option("kv_dtype", "By default what the cache's element type and row width say."),
+        KV_DTYPE,
         Option(
             "out_dtype",
             "By default the type of ``out``, otherwise of the cache; ``bf16`` for a quantised one.",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from codegen.signature.arguments import BYTE_ROWS, Scalar
+from codegen.signature.arguments import BYTE_ROWS, Option, Scalar
 
 FLOATS = "fp32 fp16 bf16"
-BYTES = ", ".join(f"[..., {width}] for {name}" for name, width in BYTE_ROWS.items())
+BYTES = ", ".join(f"[..., {width}] for {' or '.join(names)}" for width, names in BYTE_ROWS.items())
 POOL = (("num_pages", "page_size"), ("page", "token"))
+KV_DTYPE = Option(
+    "kv_dtype",
+    "The format of the cache; by default what its element type and row width say. It is needed where two formats have"
+    " rows of as many bytes.",
+)
 UNIT = "What one unit of an e4m3 element stands for; 1 for other types."
 KV_SCALE = Scalar("kv_scale", "float", "finite", 1.0, doc=UNIT)

@@ -41,9 +41,10 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "python/_formats.py": _print("formats.py.j2", formats.context(matrix.formats)),
         "python/_models.py": _print("models.py.j2", models.context(matrix)),
         "python/_types.py": _print("types.py.j2", types.names(matrix)),
-        "VARIANTS.md": _print("VARIANTS.md.j2", pages.listing(matrix, payloads)),
-        "SUPPORT.md": _print("SUPPORT.md.j2", pages.support(matrix, payloads)),
-        "MODELS.md": _print("MODELS.md.j2", models.page(matrix, variants)),
+        "VARIANTS.md": _print("pages/VARIANTS.md.j2", pages.listing(matrix, payloads)),
+        "SUPPORT.md": _print("pages/SUPPORT.md.j2", pages.support(matrix, payloads)),
+        "FORMATS.md": _print("pages/FORMATS.md.j2", formats.page(matrix.formats)),
+        "MODELS.md": _print("pages/MODELS.md.j2", models.page(matrix, variants)),
         "provenance.json": _text({"matrix_sha256": matrix.sha256, "templates_sha256": digest(TEMPLATES, "*.j2")}),
     }
     for payload, members in payloads.items():

@@ -75,7 +75,7 @@ def _left_out(
         return
     trait = traits[len(sets)]
     groups: dict[tuple[int, ...], list[Value]] = {}
-    for value in _every(matrix, trait):
+    for value in choices(matrix.domains[trait]):
         holding = tuple(number for number, box in enumerate(boxes) if value in box.values[trait])
         groups.setdefault(holding, []).append(value)
     for holding, values in groups.items():
@@ -84,13 +84,8 @@ def _left_out(
             yield from _left_out(matrix, op, traits, [boxes[number] for number in holding], now)
         else:
             reason = next((box.reasons[trait] for box in boxes if trait in box.reasons), f"no kernel has this {trait}")
-            rest = [_set(matrix, other, _every(matrix, other)) for other in traits[len(now) :]]
+            rest = [_set(matrix, other, choices(matrix.domains[other])) for other in traits[len(now) :]]
             yield {"sets": [*now, *rest], "points": 0, "reason": f"{op}, {trait}: {reason}"}
-
-
-def _every(matrix: Matrix, trait: str) -> Sequence[Value]:
-    enum = matrix.traits[trait].enum
-    return matrix.enums[enum] if enum else choices(matrix.domains[trait])
 
 
 def _set(matrix: Matrix, trait: str, values: Sequence[Value]) -> str:

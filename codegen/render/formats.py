@@ -2,20 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from codegen.formats import Format, Formats
+from codegen.formats import Format, Formats, Scales
 
 
 def context(formats: Formats) -> dict[str, Any]:
     """Everything that ``formats.h`` and ``_formats.py`` print."""
+    tables = {
+        "kCacheFormats": [row for row in formats.rows if formats.is_usual(row)],
+        "kOtherCacheFormats": [row for row in formats.rows if not formats.is_usual(row)],
+    }
     return {
         "latent": formats.latent,
         "rope": formats.rope,
-        "formats": [_initialiser(row) for row in formats.rows],
+        "places": [f"{name}[{number}]" for name, rows in tables.items() for number in range(len(rows))],
+        "tables": {name: [_initialiser(row) for row in rows] for name, rows in tables.items()},
         "types": {name: type(value).__name__ for name, value in fields(formats.rows[0]).items()},
         "calls": [{name: _literal(value) for name, value in fields(row).items()} for row in formats.rows],
     }
+
+
+def page(formats: Formats) -> dict[str, Any]:
+    """What ``FORMATS.md`` prints: a table of all formats, and the bytes of those that are arrays of bytes."""
+    return {
+        "rows": [
+            {
+                "name": row.name,
+                "widths": f"{row.d_qk}/{row.d_v}",
+                "latent": f"{row.latent.columns} {row.latent.type}",
+                "rope": f"{row.rope.columns} {row.rope.type}" if row.rope.columns else "-",
+                "scales": _scales_text(row.scales),
+                "bytes": row.token_bytes,
+            }
+            for row in formats.rows
+        ],
+        "layouts": [
+            {
+                "title": f"{row.name}, {row.d_qk} columns: {row.token_bytes} bytes per token",
+                "parts": list(_parts(row)),
+                "multiple": row.page_multiple,
+                "by_page": row.scales is not None and row.scales.place == "page",
+            }
+            for row in formats.rows
+            if row.is_bytes
+        ],
+    }
+
+
+def _scales_text(scales: Scales | None) -> str:
+    if scales is None:
+        return "-"
+    if scales.place == "tensor":
+        return f"one {scales.type} for the cache, an argument"
+    return f"{scales.type} for each {scales.group} columns"
+
+
+def _parts(row: Format) -> Iterator[dict[str, str]]:
+    """The parts of a token in their order: where each begins, how many bytes it has, and what it holds."""
+    scales = row.scales
+    assert scales is not None
+    in_page = scales.place == "page"
+    used = -(-row.latent.columns // scales.group) * (4 if scales.type == "fp32" else 1)
+    padding = f", then {row.scale_bytes - used} unused" if row.scale_bytes > used else ""
+    held = f"{row.latent.columns // scales.group} {scales.type} scales, each of {scales.group} columns{padding}"
+    yield _part(f"{row.row_bytes} t" if in_page else "0", row.latent.bytes, f"{row.latent.columns} {row.latent.type}")
+    if not in_page:
+        yield _part(str(row.scale_offset), row.scale_bytes, held)
+    if row.rope.columns:
+        start = f"{row.row_bytes} t + {row.rope_offset}" if in_page else str(row.rope_offset)
+        yield _part(start, row.rope.bytes, f"{row.rope.columns} {row.rope.type}, the rope part")
+    if in_page:
+        yield _part(f"{row.row_bytes} P + {row.scale_bytes} t", row.scale_bytes, held)
+
+
+def _part(start: str, length: int, holds: str) -> dict[str, str]:
+    return {"start": start, "bytes": str(length), "holds": holds}
 
 
 def fields(row: Format) -> dict[str, str | int]:

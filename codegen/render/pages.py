@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
-from codegen.model import Allow, Arch, Box, Matrix, Range, Values, Variant, choices, text_of, within
+from codegen.model import Allow, Arch, Box, Matrix, Range, Values, Variant, text_of, within
 
 _ATTENTION = ("decode", "sparse_decode", "sparse_prefill")
 
@@ -40,30 +41,38 @@ def listing(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[s
 
 
 def support(matrix: Matrix, payloads: Mapping[str, Sequence[Variant]]) -> dict[str, Any]:
-    """What each arch serves: a row for each attention op and each group of cache formats with the same limits."""
+    """What each arch serves: a row for each attention op, widths, and group of cache formats with the same limits."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for arch in sorted(matrix.archs.values(), key=_gpus_first):
-        for op in _ATTENTION:
-            for kv_dtype in choices(matrix.domains["kv_dtype"]):
-                members = [
-                    variant
-                    for variant in payloads.get(arch.payload, ())
-                    if (variant.arch, variant.op) == (arch.name, op) and dict(variant.baked)["kv_dtype"] == kv_dtype
-                ]
-                if members:
-                    limits = (_widest(members, name) for name in ("page_size", "num_heads", "q_len"))
-                    groups.setdefault((arch.hardware, op, *limits), []).append(_format(str(kv_dtype), members))
-    return {"rows": [(hardware, op, formats, *limits) for (hardware, op, *limits), formats in groups.items()]}
+        for op, form in product(_ATTENTION, matrix.formats.rows):
+            of_op = [v for v in payloads.get(arch.payload, ()) if (v.arch, v.op) == (arch.name, op)]
+            members = [variant for variant in of_op if _format_of(variant) == form.key]
+            if members:
+                limits = (_widest(members, name) for name in ("page_size", "num_heads", "q_len"))
+                place = (arch.hardware, op, f"{form.d_qk}/{form.d_v}", *limits)
+                groups.setdefault(place, []).append(_format(form.name, members, _queries(of_op)))
+    return {"rows": [(*place, formats) for place, formats in groups.items()]}
+
+
+def _format_of(variant: Variant) -> tuple[object, ...]:
+    baked = dict(variant.baked)
+    return baked["kv_dtype"], baked["d_qk"], baked["d_v"]
+
+
+def _queries(variants: Sequence[Variant]) -> list[str]:
+    return list(dict.fromkeys(str(dict(variant.baked)["q_dtype"]) for variant in variants))
 
 
 def _gpus_first(arch: Arch) -> tuple[bool, list[float]]:
     return arch.device != "cuda", [float(capability) for capability in arch.capabilities]
 
 
-def _format(kv_dtype: str, variants: Sequence[Variant]) -> str:
+def _format(kv_dtype: str, variants: Sequence[Variant], every: Sequence[str]) -> str:
     """A cache format, and the types of the queries that go with it unless they are its own."""
-    queries = list(dict.fromkeys(str(dict(variant.baked)["q_dtype"]) for variant in variants))
-    return f"`{kv_dtype}`" if queries == [kv_dtype] else f"`{kv_dtype}` with {', '.join(queries)} queries"
+    queries = _queries(variants)
+    if queries == [kv_dtype]:
+        return f"`{kv_dtype}`"
+    return f"`{kv_dtype}` with {'any' if len(every) > 1 and queries == list(every) else ', '.join(queries)} queries"
 
 
 def _widest(variants: Sequence[Variant], name: str) -> str:

@@ -20,8 +20,11 @@ LATENT, ROPE = CACHES.latent, CACHES.rope
 HEAD_DIM = LATENT + ROPE
 WIDTHS = {"mla": HEAD_DIM, "latent": LATENT, "rope": ROPE, "d_v": LATENT}
 """Rows whose extent the format of the op's cache gives, and what they have by default."""
-BYTE_ROWS = {row.name: row.token_bytes for row in CACHES.rows if row.is_bytes}
-"""The formats whose cache is an array of bytes, and the bytes of a token."""
+BYTE_ROWS = {
+    width: [row.name for row in CACHES.rows if row.is_bytes and row.token_bytes == width]
+    for width in dict.fromkeys(row.token_bytes for row in CACHES.rows if row.is_bytes)
+}
+"""The bytes of a token, where the cache is an array of bytes, and the formats that have such rows."""
 
 CType = Literal["pointer", "int64", "int32", "float"]
 SIZE: dict[CType, int] = {"pointer": 8, "int64": 8, "int32": 4, "float": 4}
@@ -83,6 +86,11 @@ class Tensor:
     def written(self) -> bool:
         """Whether the op writes to it."""
         return self.role != "input"
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether Python's callers may pass ``None``: for an optional tensor, or the rope part that a format lacks."""
+        return self.optional or self.row == "rope"
 
     @property
     def packed(self) -> bool:

@@ -94,7 +94,8 @@ def _parameters(op: Op, keywords: list[str]) -> list[str]:
     for tensor in op.inputs:
         if not tensor.keyword:
             defaults |= tensor.optional
-            positional.append(f"{tensor.name}: {_annotation(tensor)}" + (" | None = None" if defaults else ""))
+            none = " | None" if defaults or tensor.may_be_none else ""
+            positional.append(f"{tensor.name}: {_annotation(tensor)}{none}" + (" = None" if defaults else ""))
     optional = [f"{tensor.name}: {_annotation(tensor)} | None = None" for tensor in op.inputs if tensor.keyword]
     plan = ["plan: Plan | None = None"] if op.plans else []
     rest = [f"{name}: {annotation}" for name, annotation in {**_output_parameters(op), **_COMMON}.items()]
@@ -135,7 +136,7 @@ def _annotation(tensor: Tensor) -> str:
 def _native(argument: Tensor | Scalar) -> str:
     if isinstance(argument, Scalar):
         return argument.python
-    return _annotation(argument) + (" | None" if argument.optional else "")
+    return _annotation(argument) + (" | None" if argument.may_be_none else "")
 
 
 def _select(op: Op) -> str:

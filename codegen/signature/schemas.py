@@ -64,7 +64,7 @@ def _tensors(op: Op) -> list[str]:
     letters = iter("abcdefgh")
     arguments = []
     for tensor in op.inputs:
-        parts = {tensor.name: tensor.optional} | ({tensor.rope: True} if tensor.packed else {})
+        parts = {tensor.name: tensor.may_be_none} | ({tensor.rope: True} if tensor.packed else {})
         for name, optional in parts.items():
             alias = f"({next(letters)}!)" if tensor.written else ""
             arguments.append(f"Tensor{alias}{'?' if optional else ''} {name}")

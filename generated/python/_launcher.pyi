@@ -197,7 +197,7 @@ class StoreKvLaunch(Protocol):
     def __call__(
         self,
         latent: Tensor,
-        rope: Tensor,
+        rope: Tensor | None,
         kv_cache: Packed,
         slot_mapping: Tensor,
         scale: Tensor | None,

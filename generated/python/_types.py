@@ -41,6 +41,12 @@ DTYPES = (
     "bf16",
     "e4m3",
     "fp8_ds_mla",
+    "fp8_ds_v4",
+    "fp8_ds_v41",
+    "fp4_ds_v41",
+    "mxfp4_ds_v4",
+    "e8m0",
+    "e2m1",
 )
 KV_LAYOUTS = (
     "contiguous",
@@ -87,6 +93,10 @@ KvDType = Literal[
     "bf16",
     "e4m3",
     "fp8_ds_mla",
+    "fp8_ds_v4",
+    "fp8_ds_v41",
+    "fp4_ds_v41",
+    "mxfp4_ds_v4",
 ]
 
 OutDType = Literal[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mla_kernels._formats import FORMATS, LATENT, ROPE, CacheFormat
 
-__all__ = ["FORMATS", "HEAD_DIM", "LATENT", "ROPE", "WIDTHS", "CacheFormat", "format_named", "format_of_rows"]
+__all__ = ["FORMATS", "HEAD_DIM", "LATENT", "ROPE", "WIDTHS", "CacheFormat", "format_named", "formats_of_rows"]
 
 HEAD_DIM = LATENT + ROPE
 """Columns of a query and of a key, ``d_qk``; the first ``LATENT`` are the value, ``d_v``."""
@@ -13,7 +13,10 @@ WIDTHS = {"d_qk": HEAD_DIM, "d_v": LATENT}
 """The traits of width, with what configs, names and commands that leave them out mean."""
 
 _NAMED = {(row.name, row.d_qk, row.d_v): row for row in FORMATS}
-_ROWS = {("uint8", row.token_bytes) if row.is_bytes else (row.name, row.d_qk): row for row in reversed(FORMATS)}
+_ROWS: dict[tuple[str, int], tuple[CacheFormat, ...]] = {}
+for _row in FORMATS:
+    _shown = ("uint8", _row.token_bytes) if _row.is_bytes else (_row.name, _row.d_qk)
+    _ROWS[_shown] = (*_ROWS.get(_shown, ()), _row)
 
 
 def format_named(kv_dtype: str, d_qk: int = HEAD_DIM, d_v: int = LATENT) -> CacheFormat:
@@ -27,8 +30,8 @@ def format_named(kv_dtype: str, d_qk: int = HEAD_DIM, d_v: int = LATENT) -> Cach
     return _NAMED[kv_dtype, d_qk, d_v]
 
 
-def format_of_rows(element: str, width: int) -> CacheFormat | None:
-    """The format of a cache by what its tensor shows; None if no format has such rows.
+def formats_of_rows(element: str, width: int) -> tuple[CacheFormat, ...]:
+    """The formats of a cache by what its tensor shows: none, one, or several that have rows of as many bytes.
 
     Parameters
     ----------
@@ -37,4 +40,4 @@ def format_of_rows(element: str, width: int) -> CacheFormat | None:
     width : int
         Elements of a row: ``d_qk``, or the bytes of a token.
     """
-    return _ROWS.get((element, width))
+    return _ROWS.get((element, width), ())

@@ -91,11 +91,10 @@ def sparse_decode(
     kv_scale: float = 1.0,
     out_scale: float = 1.0,
     return_max_logits: bool = False,
+    kv_dtype: str | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, ...]:
-    """Attention of each token over the cache rows that its indices select; a row selected twice counts twice.
-
-    Scales are those of :func:`decode`.
+    """Attention of each token over the rows that its indices select, twice over one selected twice; see :func:`decode`.
 
     Parameters
     ----------
@@ -107,13 +106,14 @@ def sparse_decode(
     topk_length : int32 [batch, q_len], how many leading indices count
     attn_sink : float32 [num_heads], the logit of a key without a value; it changes ``out`` only
     extra_kv_cache : [extra_num_pages, extra_page_size, 576], attended together with the first cache
-    extra_indices : int32 [batch, q_len, extra_topk], optional
-        Global slots of the second cache.
+    extra_indices : int32 [batch, q_len, extra_topk], global slots of the second cache
     extra_topk_length : int32 [batch, q_len], how many leading ones of them count
     q_scale : float
     kv_scale : float
     out_scale : float
     return_max_logits : bool
+    kv_dtype : str, optional
+        The format of the caches, where two have rows of as many bytes.
     dtype : torch.dtype
 
     Returns
@@ -124,15 +124,15 @@ def sparse_decode(
     """
     queries = _packed(q).to(dtype) * q_scale
     batch, q_len, num_heads, _ = queries.shape
-    d_v = format_of(kv_cache).d_v
+    d_v = format_of(kv_cache, kv_dtype).d_v
     out = queries.new_zeros(batch, q_len, num_heads, d_v)
     lse, max_logits = queries.new_zeros(2, batch, num_heads, q_len)
     for b in range(batch):
         for s in range(q_len):
-            keys = read_rows(kv_cache, _selected(indices, topk_length, (b, s)), kv_scale, dtype)
+            keys = read_rows(kv_cache, _selected(indices, topk_length, (b, s)), kv_scale, dtype, kv_dtype)
             if extra_kv_cache is not None and extra_indices is not None:
                 slots = _selected(extra_indices, extra_topk_length, (b, s))
-                keys = torch.cat([keys, read_rows(extra_kv_cache, slots, kv_scale, dtype)])
+                keys = torch.cat([keys, read_rows(extra_kv_cache, slots, kv_scale, dtype, kv_dtype)])
             token = _attend(queries[b, s], keys, d_v, softmax_scale, attn_sink)
             out[b, s], max_logits[b, :, s], lse[b, :, s] = token
     return (out * out_scale, lse, max_logits) if return_max_logits else (out * out_scale, lse)
@@ -232,19 +232,20 @@ def merge_states(
 
 def store_kv(
     latent: Tensor,
-    rope: Tensor,
+    rope: Tensor | None,
     kv_cache: Packed,
     slot_mapping: Tensor,
     scale: Tensor | None = None,
     *,
     power_of_two_scales: bool = False,
+    kv_dtype: str | None = None,
 ) -> None:
     """Write one cache row per token, quantising as the cache asks; a negative slot is skipped.
 
     Parameters
     ----------
     latent : [num_tokens, 512]
-    rope : [num_tokens, 64]
+    rope : [num_tokens, 64], or None where the format has no rope part
     kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
         It is written. An e4m3 cache holds value / scale, ``fp8_ds_mla`` a scale (amax / 448) per 128 columns.
     slot_mapping : int64 [num_tokens]
@@ -253,13 +254,23 @@ def store_kv(
         The scale of an e4m3 cache.
     power_of_two_scales : bool
         Whether to round the scales in rows up, to ``2 ** ceil(log2(max(amax / 448, 1e-4)))``.
+    kv_dtype : str, optional
+        The format of the cache, where two have rows of as many bytes.
     """
     keep = slot_mapping >= 0
+    rope = latent[:, :0] if rope is None else rope
     latent, rope, slots = latent[keep], rope[keep], slot_mapping[keep].long()
-    write_rows(kv_cache, slots, latent, rope, scale, power_of_two_scales=power_of_two_scales)
+    write_rows(kv_cache, slots, latent, rope, scale, power_of_two_scales=power_of_two_scales, kv_dtype=kv_dtype)
 
 
-def gather_kv(kv_cache: Packed, indices: Tensor, *, out_dtype: DTypeLike = "bf16", kv_scale: float = 1.0) -> Tensor:
+def gather_kv(
+    kv_cache: Packed,
+    indices: Tensor,
+    *,
+    out_dtype: DTypeLike = "bf16",
+    kv_scale: float = 1.0,
+    kv_dtype: str | None = None,
+) -> Tensor:
     """The dequantised rows [num_rows, 576] of a cache.
 
     Parameters
@@ -271,8 +282,10 @@ def gather_kv(kv_cache: Packed, indices: Tensor, *, out_dtype: DTypeLike = "bf16
         The type of the rows.
     kv_scale : float
         Factor of the elements of an e4m3 cache.
+    kv_dtype : str, optional
+        The format of the cache, where two have rows of as many bytes.
     """
-    rows = read_rows(kv_cache, indices.clamp(min=0), kv_scale, torch.float32)
+    rows = read_rows(kv_cache, indices.clamp(min=0), kv_scale, torch.float32, kv_dtype)
     return rows.masked_fill(indices[:, None] < 0, 0.0).to(DTYPES[element_name(out_dtype)])
 
 

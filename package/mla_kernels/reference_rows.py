@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
-from mla_kernels.formats import CacheFormat, format_of_rows
+from mla_kernels.formats import CacheFormat, formats_of_rows
 
 Packed = Tensor | tuple[Tensor, Tensor]
 """Rows in one tensor, or latent and rope in two."""
@@ -22,31 +24,41 @@ _MAX = {"e4m3": 448.0, "e2m1": 6.0}
 _FLOAT32 = torch.finfo(torch.float32)
 _POWERS_OF_TWO = (2.0**-13, 2.0**127)
 """Scales that are powers of two lie between these: vLLM and FlashMLA round ``max(amax / 448, 1e-4)`` up."""
+_LEAST_E4M3 = 2.0**-9
+"""The least scale of e4m3, above 0."""
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """The magnitude of each code of 4 bits; the highest bit is the sign, and two codes share a byte, the low half first."""
 
 
-def format_of(kv_cache: Packed) -> CacheFormat:
+def format_of(kv_cache: Packed, kv_dtype: str | None = None) -> CacheFormat:
     """The format of a cache, by its element type and the width of its rows; float64, for tests, is taken for fp32.
+
+    ``kv_dtype`` tells formats apart that have rows of as many bytes.
 
     Raises
     ------
     ValueError
-        No format has such rows.
+        No format has such rows, or several have.
     """
     parts = kv_cache if isinstance(kv_cache, tuple) else (kv_cache,)
     width = sum(part.shape[-1] for part in parts)
     in_bytes = parts[0].element_size() == 1
-    found = format_of_rows("uint8", width) if in_bytes and len(parts) == 1 else None
-    found = found or format_of_rows("e4m3" if in_bytes else _NAMES.get(parts[0].dtype, "fp32"), width)
-    if found is None:
+    found = formats_of_rows("uint8", width) if in_bytes and len(parts) == 1 else ()
+    found = found or formats_of_rows("e4m3" if in_bytes else _NAMES.get(parts[0].dtype, "fp32"), width)
+    if len(found) > 1 and kv_dtype is not None:
+        found = tuple(form for form in found if form.name == kv_dtype)
+    if not found:
         raise ValueError(f"no format of caches has rows of {width} elements of {parts[0].dtype}")
-    return found
+    if len(found) > 1:
+        raise ValueError(f"rows of {width} bytes are of {' or '.join(form.name for form in found)}: kv_dtype tells")
+    return found[0]
 
 
-def read_rows(kv_cache: Packed, slots: Tensor, kv_scale: float, dtype: torch.dtype) -> Tensor:
+def read_rows(
+    kv_cache: Packed, slots: Tensor, kv_scale: float, dtype: torch.dtype, kv_dtype: str | None = None
+) -> Tensor:
     """The dequantised rows [n, d_qk] at global slots [n]."""
-    form, slots = format_of(kv_cache), slots.long()
+    form, slots = format_of(kv_cache, kv_dtype), slots.long()
     if isinstance(kv_cache, tuple) or not form.is_bytes:
         parts = kv_cache if isinstance(kv_cache, tuple) else (kv_cache,)
         stored = [_bytes_or_elements(part)[slots // part.shape[1], slots % part.shape[1]] for part in parts]
@@ -68,9 +80,10 @@ def write_rows(
     scale: Tensor | None,
     *,
     power_of_two_scales: bool = False,
+    kv_dtype: str | None = None,
 ) -> None:
     """Write tokens to global slots [n], quantised as the format asks; ``scale`` is that of the whole cache."""
-    form = format_of(kv_cache)
+    form = format_of(kv_cache, kv_dtype)
     if isinstance(kv_cache, tuple) or not form.is_bytes:
         whole = torch.cat([latent, rope], -1)
         values = ((latent, rope), kv_cache) if isinstance(kv_cache, tuple) else ((whole,), (kv_cache,))
@@ -91,12 +104,17 @@ def write_rows(
 def quantised(latent: Tensor, form: CacheFormat, *, power_of_two_scales: bool = False) -> tuple[Tensor, Tensor]:
     """Bytes of the elements and of the scales of tokens [n, latent]: a scale is the largest magnitude of its group."""
     groups = latent.float().reshape(len(latent), latent.shape[1] // form.scale_group, form.scale_group)
-    scales = groups.abs().amax(-1, keepdim=True) / _MAX[form.latent_type]
+    scales = groups.abs().nan_to_num(0, posinf=torch.inf).amax(-1, keepdim=True) / _MAX[form.latent_type]
     if power_of_two_scales or form.scale_type == "e8m0":
         bits = scales.clamp(*_POWERS_OF_TWO).view(torch.int32)
         scales = ((bits + 0x7FFFFF) & -0x800000).view(torch.float32)  # the mantissa rounds up into the exponent
+    elif form.scale_type == "e4m3":
+        scales = scales.clamp(_LEAST_E4M3, _MAX["e4m3"]).to(_TYPES["e4m3"]).float()
     else:
         scales = scales.clamp(_FLOAT32.tiny, _FLOAT32.max)
+    if form.latent_type == "e2m1":  # an element cannot be NaN, but the scale of its group can
+        lost = groups.isnan().any(-1, keepdim=True)
+        scales, groups = scales.masked_fill(lost, torch.nan), groups.masked_fill(lost, 0.0)
     stored = encoded(scales.flatten(1), form.scale_type)
     codes = encoded((groups / scales).flatten(1), form.latent_type)
     padding = stored.new_zeros(len(latent), form.scale_bytes - stored.shape[1])
@@ -113,13 +131,18 @@ def decoded(stored: Tensor, element: str) -> Tensor:
 
 
 def encoded(values: Tensor, element: str) -> Tensor:
-    """Float32 [n, columns] as bytes [n, bytes], rounded to the nearest element; what is too large saturates."""
+    """Float32 [n, columns] as bytes [n, bytes], rounded to the nearest element; what is too large saturates.
+
+    Of two that are as near, it is the even one. An ``e2m1`` of NaN is 0.
+    """
     if element != "e2m1":
         limit = _MAX.get(element, torch.inf)
         return values.clamp(-limit, limit).to(_TYPES[element]).contiguous().view(torch.uint8)
-    distances = (values.abs()[..., None] - torch.tensor(_E2M1, device=values.device)).abs()
-    codes = (distances.argmin(-1) + 8 * values.signbit()).byte()
-    return codes[:, ::2] | codes[:, 1::2] << 4
+    magnitudes = values.abs().nan_to_num(0)
+    middles = torch.tensor([(low + high) / 2 for low, high in pairwise(_E2M1)], device=values.device)
+    below, above = torch.bucketize(magnitudes, middles), torch.bucketize(magnitudes, middles, right=True)
+    codes = torch.where(below % 2 == 0, below, above) + 8 * (values.signbit() & ~values.isnan())
+    return (codes[:, ::2] | codes[:, 1::2] << 4).byte()
 
 
 def _bytes_or_elements(pool: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import sys
 from typing import Any, TypeAlias
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError
-from mla_kernels.formats import LATENT, ROPE, CacheFormat, format_named, format_of_rows
+from mla_kernels.formats import FORMATS, HEAD_DIM, LATENT, ROPE, CacheFormat, format_named, formats_of_rows
 
 Tensor: TypeAlias = Any
 """A torch tensor, a NumPy array, or another object that speaks DLPack."""
@@ -67,26 +67,54 @@ def stored_name(dtype: str) -> str:
     return _STORED[dtype]
 
 
-def cache_format(argument: str, cache: Packed) -> CacheFormat:
-    """The format of a KV cache, by its element type and the width of its rows.
+def cache_format(argument: str, cache: Packed, kv_dtype: object = None) -> CacheFormat:
+    """The format of a KV cache, by its element type and the width of its rows; ``kv_dtype`` tells those that are alike.
 
-    Bytes may be ``e4m3``. Where no format has rows of such a width, it is the one of the default widths, which the
-    launch then holds the cache to.
+    Bytes may be ``e4m3``. Where no format has elements in rows of such a width, it is the one of the default widths,
+    which the launch then holds the cache to.
 
     Raises
     ------
     DTypeError
-        The argument is no tensor, or has a type that no variant takes.
+        The argument is no tensor, or has a type that no variant takes, or rows of several formats.
+    ShapeError
+        It holds bytes, and no format has rows of as many; or a tuple that is no pair.
     """
-    parts = cache if isinstance(cache, tuple) else (cache,)
+    parts = _parts(argument, cache)
     in_bytes = _stored(argument, first(cache)) == "uint8"
     name = "e4m3" if in_bytes else dtype_name(argument, first(cache))
     try:
         width = sum(int(shape[-1]) for shape in map(_shape, parts) if shape)
     except Exception as error:
         raise _no_tensor(argument, first(cache)) from error
-    found = format_of_rows("uint8", width) if in_bytes else None
-    return found or format_of_rows(name, width) or format_named(name)
+    found = (formats_of_rows("uint8", width) if in_bytes else ()) or formats_of_rows(name, width)
+    if len(found) > 1 and kv_dtype is not None:
+        found = tuple(form for form in found if form.name == kv_dtype) or found[:1]
+    if len(found) > 1:
+        names = " or ".join(form.name for form in found)
+        raise DTypeError("kv_dtype", "None", f"{names}, because {argument} has rows of {width} bytes")
+    if in_bytes and not found:
+        widths = sorted({form.token_bytes for form in FORMATS if form.is_bytes or form.name == "e4m3"})
+        raise ShapeError(argument, f"rows of {width} bytes", ", ".join(map(_named_bytes, widths)))
+    return found[0] if found else format_named(name)
+
+
+def _parts(argument: str, packed: Packed) -> tuple[Tensor, ...]:
+    """The one tensor, or the two of a pair, whose widths tell nothing unless both are tensors."""
+    if not isinstance(packed, tuple):
+        return (packed,)
+    if packed and len(packed) != 2:
+        raise ShapeError(argument, f"{len(packed)} tensors", "one tensor, or a pair of latent and rope")
+    for place, part in enumerate(packed):
+        if _shape(part) is None:
+            raise _no_tensor(argument if place == 0 else f"{argument}[{place}]", part)
+    return packed
+
+
+def _named_bytes(token_bytes: int) -> str:
+    """``656 (fp8_ds_mla)``: the bytes of a token, and the formats that have such rows."""
+    found = formats_of_rows("uint8", token_bytes) or formats_of_rows("e4m3", token_bytes)
+    return f"{token_bytes} ({' or '.join(form.name for form in found)})"
 
 
 def _stored(argument: str, tensor: Tensor) -> str:
@@ -194,10 +222,13 @@ def widened(lengths: Tensor, like: Tensor, axis: int) -> Tensor:
         return lengths
 
 
-def with_rope(rows: Packed) -> Packed:
-    """Give rows of 512, which have no rope part, one of zeros that all of them share; others pass as they are."""
+def with_rope(rows: Packed, d_qk: int) -> Packed:
+    """Give rows of the latent alone, where a kernel takes ``d_qk`` columns, a rope part of zeros that all share.
+
+    What has another width passes as it is.
+    """
     own = _shape(rows)
-    if isinstance(rows, tuple) or not own or own[-1] != LATENT:
+    if d_qk != HEAD_DIM or isinstance(rows, tuple) or not own or own[-1] != LATENT:
         return rows
     shape = (*own[:-1], ROPE)
     try:

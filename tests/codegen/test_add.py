@@ -39,7 +39,7 @@ def test_a_point_no_row_is_near_becomes_a_row_below_those_of_its_op_and_arch(rea
     after = lines_of(real, "cpu.toml")
     assert [line for line in after if line != row] == before
     assert after[after.index(row) - 1] == (
-        '  { q_dtype = "bf16", kv_dtype = ["bf16", "e4m3", "fp8_ds_mla"], out_dtype = "bf16" },'
+        '  { q_dtype = "bf16", d_qk = 320, d_v = 256, kv_dtype = ["bf16", "e4m3"], out_dtype = "bf16" },'
     )
 
 

@@ -36,6 +36,9 @@ LAYOUTS = {
     },
     ("fp8_ds_v41", 512, 512): {"scale_offset": 512, "scale_bytes": 16, "rope_offset": 528, "row_bytes": 528},
     ("fp4_ds_v41", 512, 512): {"scale_offset": 256, "scale_bytes": 32, "row_bytes": 288, "token_bytes": 288},
+    ("fp8_ds_mla", 512, 512): {"scale_offset": 512, "scale_bytes": 16, "rope_offset": 528, "token_bytes": 528},
+    ("bf16", 288, 256): {"latent": 256, "rope": 32, "row_bytes": 576},
+    ("mxfp4_next", 288, 288): {"rope_offset": 128, "row_bytes": 192, "scale_bytes": 16, "token_bytes": 208},
 }  # fmt: skip
 """The offsets of each format by name and widths, counted by hand."""
 
@@ -79,7 +82,7 @@ def test_a_format_of_a_next_model_needs_a_row_and_its_header_compiles(extended, 
     source.write_text("\n".join(['#include "mla/formats.h"', *checks]))
     compiled = compile_header(source, tmp_path / "include")
     assert compiled.returncode == 0, compiled.stderr
-    source.write_text('#include "mla/formats.h"\nint bytes = mla::kCacheFormat<mla::DType::fp16, 320, 256>.row_bytes;')
+    source.write_text('#include "mla/formats.h"\nint bytes = mla::kCacheFormat<mla::DType::fp16, 288, 256>.row_bytes;')
     assert compile_header(source, tmp_path / "include").returncode != 0, "there is no such row"
 
 
@@ -118,7 +121,7 @@ kv_dtype = "bf16"
 out_dtype = "bf16"
 load = "direct"
 schedule = "split"
-d_qk = 320
+d_qk = 288
 d_v = 256
 
 [[kernel]]
@@ -129,14 +132,14 @@ kv_dtype = "bf16"
 out_dtype = "bf16"
 load = "direct"
 schedule = "split"
-d_qk = 320
+d_qk = 288
 d_v = 256
 """
 
 
 @pytest.fixture
 def narrow(extended: Path) -> Path:
-    """The same with a kernel of the format of 256 + 64 columns."""
+    """The same with a kernel of the format of 256 + 32 columns."""
     with (extended / "cpu.toml").open("a") as file:
         file.write(NARROW)
     return extended
@@ -147,12 +150,12 @@ def test_a_variant_shows_widths_that_are_not_the_default_ones(narrow):
     variants = checked(matrix)
     usual = {variant.name for variant in checked(load())}
     (added,) = [variant for variant in variants if variant.name not in usual]
-    assert added.name == "cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256"
+    assert added.name == "cpu_decode_qbf16_kvbf16_obf16_direct_split_d288_v256"
     assert {variant.name for variant in variants} == usual | {added.name}
     files = render(matrix, variants)
-    unit = files["cpu/decode_qbf16_direct_split_d320_v256.cpp"]
+    unit = files["cpu/decode_qbf16_direct_split_d288_v256.cpp"]
     types = "mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split"
-    assert f"Decode<{types}, 320, 256>" in unit
+    assert f"Decode<{types}, 288, 256>" in unit
     assert f"Decode<{types}>" in files["cpu/decode_qbf16_direct_split.cpp"]
 
 
@@ -162,21 +165,21 @@ def test_a_search_without_widths_finds_the_default_ones_only(narrow):
     registry = Registry.parse(json.loads(files["cpu/registry.json"]))
     index = Index([variant for variant in registry.variants if variant.op == "decode"])
     config = {"arch": "cpu", "q_dtype": "bf16", "kv_dtype": "bf16", "out_dtype": "bf16"}
-    usual, narrowed = "cpu_decode_qbf16_kvbf16_obf16_direct_split", {"d_qk": 320, "d_v": 256}
+    usual, narrowed = "cpu_decode_qbf16_kvbf16_obf16_direct_split", {"d_qk": 288, "d_v": 256}
     assert [variant.name for variant in index.matching(with_widths(config, index.fields))] == [usual]
     found = index.matching(with_widths(config | narrowed, index.fields))
-    assert [variant.name for variant in found] == [f"{usual}_d320_v256"]
-    assert index.matching(with_widths(config | {"d_qk": 320}, index.fields)) == ()
+    assert [variant.name for variant in found] == [f"{usual}_d288_v256"]
+    assert index.matching(with_widths(config | {"d_qk": 288}, index.fields)) == ()
 
 
 def test_a_row_of_a_format_is_added_and_removed_by_its_widths(extended):
     with (extended / "cpu.toml").open("a") as file:
         file.write(NARROW.partition("[[kernel]]")[0])
     before = (extended / "cpu.toml").read_text()
-    point = {"op": "decode", "arch": "cpu", "q_dtype": "bf16", "kv_dtype": "bf16", "d_qk": 320, "d_v": 256}
-    assert add(point, extended) == ("cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256",)
+    point = {"op": "decode", "arch": "cpu", "q_dtype": "bf16", "kv_dtype": "bf16", "d_qk": 288, "d_v": 256}
+    assert add(point, extended) == ("cpu_decode_qbf16_kvbf16_obf16_direct_split_d288_v256",)
     assert (extended / "cpu.toml").read_text() != before
-    assert remove(point, extended) == ("cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256",)
+    assert remove(point, extended) == ("cpu_decode_qbf16_kvbf16_obf16_direct_split_d288_v256",)
     assert (extended / "cpu.toml").read_text().split() == before.split()
     with pytest.raises(MatrixError, match="d_v is 512; accepts 256"):
         add({**point, "d_v": 512}, extended)
@@ -211,7 +214,7 @@ token_bytes = 576
         ('group = 128, place = "row"', 'group = 128, place = "row", bytes = 8', "8 bytes do not hold a token's scales"),
         ("token_bytes = 656", "token_bytes = 656\nd_v = 600", "d_v = 600; accepts 512 (the latent) to 576"),
         ('name = "fp16"', 'name = "bf16"', "has the same name and widths"),
-        ("latent = 512\nrope = 64", "latent = 256\nrope = 64", "no format has the default widths 256 and 64"),
+        ("latent = 512\nrope = 64", "latent = 384\nrope = 64", "no format has the default widths 384 and 64"),
         ("token_bytes = 656", f"token_bytes = 656\n{WIDER}", "a tensor of bf16 and 576 columns is also one of"),
         ("token_bytes = 656", f"token_bytes = 656\n{SHORT}", "a tensor of uint8 and 576 columns is also one of"),
         ('rope = { columns = 64, type = "fp16" }', 'rope = { columns = 64, type = "bf16" }', "without scales beside"),

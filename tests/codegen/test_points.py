@@ -1,4 +1,4 @@
-"""Every point of the domains: ``add`` refuses it with a reason, or adds it and C++ has a kernel; ``explain`` agrees."""
+"""Points of the domains: ``add`` refuses each with a reason, or some are added and C++ has all; ``explain`` agrees."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ MATRIX_OF_ROOT = load()
 VARIANTS = checked(MATRIX_OF_ROOT)
 OPS = [(op.name, arch) for op in abi.OPS for arch in MATRIX_OF_ROOT.archs]
 COMMAND = "nox -s generate -- add "
+MOST_ADDED, MOST_TOLD = 12, 1500
+"""Points that are added and removed again, each a reading of the whole matrix, and points that are explained."""
 
 
 def points(op):
@@ -63,6 +65,7 @@ def texts(folder):
 @pytest.mark.parametrize(("op", "arch"), OPS)
 def test_what_add_accepts_renders_and_remove_takes_it_out_again(real, op, arch):
     before, found = texts(real), addable(op, arch)
+    found = random.Random(op).sample(found, min(len(found), MOST_ADDED))
     for point in found:
         names = add({"op": op, "arch": arch, **point}, real)
         assert MATRIX_OF_ROOT.variant_name(arch, op, point) in names
@@ -95,7 +98,7 @@ TABLES = {allow.where: allow for allow in MATRIX_OF_ROOT.allows if allow.boxes a
 
 @pytest.mark.parametrize("allow", TABLES.values(), ids=lambda allow: f"{allow.op}-{allow.where}")
 def test_a_matrix_that_allows_more_or_less_does_not_compile(tmp_path, allow):
-    """A row gains a value of its last trait, or loses all of its points."""
+    """A row gains a value of its last trait, or loses all of its points; without any row the widths are unknown."""
     first, *rest = allow.boxes
     trait = [name for name in abi.OP[allow.op].traits if name not in MATRIX_OF_ROOT.unnamed(allow.op)][-1]
     left_out = [value for value in choices(MATRIX_OF_ROOT.domains[trait]) if value not in first.values[trait]]
@@ -104,7 +107,7 @@ def test_a_matrix_that_allows_more_or_less_does_not_compile(tmp_path, allow):
     members = [variant for variant in VARIANTS if (variant.op, variant.folder) == (allow.op, allow.folder)]
     for boxes in ((wider, *rest) if left_out else (), rest):
         changed = replace(MATRIX_OF_ROOT, allows=(*others, replace(allow, boxes=tuple(boxes))))
-        assert "static assertion failed" in compiled(tmp_path, changed, members)
+        assert ("static assertion failed" if boxes else "error:") in compiled(tmp_path, changed, members)
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +132,9 @@ def told(registries, op, arch, config):
 
 
 def configs(op, arch):
-    """Every point, every variant with numbers at and beside the ends of what it accepts, and parts of points."""
-    draw = random.Random(f"{op} {arch}")
-    for point in points(op):
+    """Points, every variant with numbers at and beside the ends of what it accepts, and parts of points."""
+    draw, every = random.Random(f"{op} {arch}"), [*points(op)]
+    for point in draw.sample(every, min(len(every), MOST_TOLD)):
         yield point
         for _ in range(2):
             yield {trait: value for trait, value in point.items() if draw.random() < 0.5}

@@ -58,9 +58,12 @@ bool attends(const CacheFormat& format, const std::vector<Row>& rows) {
   item.q_rope = rope;
   item.kv.latent = reinterpret_cast<const std::byte*>(rows.data());
   item.kv.rope = item.kv.latent + format.rope_offset;
+  item.kv.scales = item.kv.latent + format.scale_offset;
   item.kv.latent_token_stride = item.kv.rope_token_stride = format.row_bytes;
+  item.kv.scales_token_stride = format.row_bytes;
   item.kv.page_size = item.end = static_cast<int64_t>(rows.size());
   item.o = o;
+  item.o_stride = kLatent;
   item.lse = &lse;
   item.scratch = memory.data() + 64 - reinterpret_cast<uintptr_t>(memory.data()) % 64;
   cpu::kBaseline.attend(item);
@@ -78,7 +81,8 @@ bool attends(const CacheFormat& format, const std::vector<Row>& rows) {
 bool gathers(const CacheFormat& format, const Row& row) {
   float values[kHeadDim];
   const auto* const bytes = reinterpret_cast<const std::byte*>(&row);
-  cpu::kBaseline.gather_row(format, bytes, bytes + format.rope_offset, 1, values);
+  const cpu::StoredRow stored = {bytes, bytes + format.rope_offset, bytes + format.scale_offset};
+  cpu::kBaseline.gather_row(format, stored, 1, values);
   bool same = true;
   for (int i = 0; i < kHeadDim; ++i) {
     if (values[i] == value_of(row, i)) continue;

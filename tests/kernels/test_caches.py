@@ -8,27 +8,13 @@ from mla_kernels import errors, reference
 from torch import Tensor
 
 from tests.support import memory
+from tests.support.caches import Packed, encode, has_pair, poisoned_pool, pool, scale_of, tokens
 from tests.support.compare import Tolerance, assert_close, assert_same_bytes
-from tests.support.problems import Packed, encode, generator, poisoned_pool, random, unchanged
+from tests.support.problems import generator, random, unchanged
 from tests.support.rows import Row
 
 FP8_BYTES = torch.arange(256, dtype=torch.uint8)
 NAN_CODES = (0x7F, 0xFF)
-
-
-def pool(variant: Row, num_pages: int, page_size: int) -> memory.Guarded:
-    width = memory.width_of(variant.kv_dtype)
-    return memory.guarded((num_pages, page_size, width), memory.DTYPES[variant.kv_dtype], variant.device)
-
-
-def tokens(variant: Row, n: int, seed: int = 0, deviation: float = 1.0) -> tuple[Tensor, Tensor]:
-    source, dtype = generator(seed), memory.DTYPES[variant.in_dtype]
-    latent, rope = random(source, n, 512, deviation=deviation), random(source, n, 64, deviation=deviation)
-    return latent.to(dtype).to(variant.device), rope.to(dtype).to(variant.device)
-
-
-def scale_of(variant: Row, value: float = 0.0137) -> Tensor | None:
-    return torch.tensor([value], device=variant.device) if variant.kv_dtype == "e4m3" else None
 
 
 def check_store(
@@ -40,8 +26,8 @@ def check_store(
     got, want = pool(variant, *pages), pool(variant, *pages)
     slots, scale = slots.to(variant.device), scale_of(variant)
     with unchanged(latent, rope, slots, scale):
-        mla.store_kv(latent, rope, got.view, slots, scale=scale, power_of_two_scales=powers)
-    reference.store_kv(latent, rope, want.view, slots, scale, power_of_two_scales=powers)
+        mla.store_kv(latent, rope, got.view, slots, scale=scale, power_of_two_scales=powers, kv_dtype=variant.kv_dtype)
+    reference.store_kv(latent, rope, want.view, slots, scale, power_of_two_scales=powers, kv_dtype=variant.kv_dtype)
     assert_same_bytes("cache and its surroundings", got.buffer, want.buffer)
 
 
@@ -67,7 +53,7 @@ def test_store_zeros_and_signed_zeros(variant: Row) -> None:
     latent[0], rope[0] = 0.0, 0.0
     latent[1, 128:256] = 0.0
     latent[2] = 0.0
-    latent[2, 511] = 3.0
+    latent[2, -1] = 3.0
     latent[3, :64] = -0.0
     check_store(variant, latent, rope, torch.tensor([3, 0, 1, 2]), (1, 4))
 
@@ -79,14 +65,17 @@ def test_store_strided_tokens(variant: Row) -> None:
     check_store(variant, memory.strided_copy(latent), memory.strided_copy(rope), slots, (2, 16))
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+@pytest.mark.op("store_kv", where=has_pair)
 def test_store_into_split_cache(variant: Row) -> None:
     import mla_kernels as mla
 
     latent, rope = tokens(variant, 9)
     slots, scale = torch.tensor([4, 9, 1, -1, 3, 11, 0, 2, 7], device=variant.device), scale_of(variant)
     got, want = [
-        [memory.guarded((3, 4, n), memory.DTYPES[variant.kv_dtype], variant.device) for n in (512, 64)]
+        [
+            memory.guarded((3, 4, width), memory.DTYPES[variant.kv_dtype], variant.device)
+            for width in (variant.form.latent, variant.form.rope)
+        ]
         for _ in range(2)
     ]
     mla.store_kv(latent, rope, (got[0].view, got[1].view), slots, scale=scale)
@@ -95,7 +84,7 @@ def test_store_into_split_cache(variant: Row) -> None:
         assert_same_bytes(name, one.buffer, other.buffer)
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "e4m3")
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "e4m3" and row.has_usual_widths)
 def test_store_rounds_to_nearest_even_and_saturates(variant: Row) -> None:
     """Inputs are every code, every midpoint between neighbours (exact in each input type), and values beyond 448."""
     import mla_kernels as mla
@@ -117,7 +106,7 @@ def test_store_rounds_to_nearest_even_and_saturates(variant: Row) -> None:
     assert cache[0, 0, 512:].tolist() == [0x7E] * 32 + [0xFE] * 32
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "e4m3")
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "e4m3" and row.has_usual_widths)
 def test_store_keeps_nan(variant: Row) -> None:
     import mla_kernels as mla
 
@@ -130,7 +119,7 @@ def test_store_keeps_nan(variant: Row) -> None:
     assert int(((cache & 0x7F) == 0x7F).sum()) == 1
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla" and row.has_usual_widths)
 def test_store_scale_is_amax_over_448(variant: Row) -> None:
     """The scale of a group of zeros is the least normal number, so that no reader divides by zero or multiplies NaN."""
     latent, scales = stored_scales(variant)
@@ -138,7 +127,7 @@ def test_store_scale_is_amax_over_448(variant: Row) -> None:
     assert torch.equal(scales, want)
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla" and row.has_usual_widths)
 def test_store_power_of_two_scales(variant: Row) -> None:
     """They are what vLLM and FlashMLA store: ``2 ** ceil(log2(max(amax / 448, 1e-4)))``, 2^-13 for zeros."""
     latent, scales = stored_scales(variant, power_of_two_scales=True)
@@ -151,7 +140,7 @@ def test_store_power_of_two_scales(variant: Row) -> None:
         assert stored_scales(variant, latent, power_of_two_scales=True)[1].tolist() == [[2**-13, want, *[2**-13] * 2]]
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla" and row.has_usual_widths)
 @pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 60.0, 5000.0])
 def test_store_with_power_of_two_scales(variant: Row, deviation: float) -> None:
     latent, rope = tokens(variant, 33, deviation=deviation)
@@ -159,7 +148,7 @@ def test_store_with_power_of_two_scales(variant: Row, deviation: float) -> None:
     check_store(variant, latent, rope, torch.arange(33), (3, 16), powers=True)
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla" and row.has_usual_widths)
 def test_power_of_two_scales_make_rows_exact_in_bf16(variant: Row) -> None:
     """Code times scale is a bf16 number, so gathering rounds nothing; with scales of any value it must round."""
     import mla_kernels as mla
@@ -178,15 +167,13 @@ def test_power_of_two_scales_make_rows_exact_in_bf16(variant: Row) -> None:
     assert exact == {True: True, False: False}
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+@pytest.mark.op("store_kv", where=lambda row: row.form.scale_place == "tensor" or row.form.scale_type == "e4m3")
 def test_power_of_two_scales_are_refused_without_scales_in_rows(variant: Row) -> None:
     import mla_kernels as mla
 
     latent, rope = tokens(variant, 2)
     slots = torch.arange(2, device=variant.device)
-    with pytest.raises(
-        errors.UnsupportedError, match=r"power_of_two_scales: got True; accepts False for a cache that is not"
-    ):
+    with pytest.raises(errors.UnsupportedError, match=r"power_of_two_scales: got True; accepts False"):
         mla.store_kv(latent, rope, pool(variant, 1, 4).view, slots, scale=scale_of(variant), power_of_two_scales=True)
 
 
@@ -225,19 +212,22 @@ def test_round_trip(variant: Row) -> None:
     cache = pool(variant, 5, 16)
     slots = torch.randperm(80, generator=generator(2))[:40].to(variant.device)
     scale = scale_of(variant)
-    mla.store_kv(latent, rope, cache.view, slots, scale=scale)
+    mla.store_kv(latent, rope, cache.view, slots, scale=scale, kv_dtype=variant.kv_dtype)
     factor = 1.0 if scale is None else scale.item()
-    got = mla.gather_kv(cache.view, slots.int(), out_dtype=variant.in_dtype, kv_scale=factor)
+    got = mla.gather_kv(cache.view, slots.int(), kv_dtype=variant.kv_dtype, out_dtype=variant.in_dtype, kv_scale=factor)
     values = torch.cat([latent, rope], -1).float()
     if variant.in_dtype == variant.kv_dtype:
         assert_same_bytes("rows", got, values.to(got.dtype))
         return
-    tile = values[:, :512].view(40, 4, 128).abs().amax(-1, keepdim=True).expand(-1, -1, 128).reshape(40, 512)
-    rounding = values.abs() / 16
-    if variant.kv_dtype == "e4m3":
-        allowed = rounding + factor * 2**-10
+    form = variant.form
+    if form.scale_place == "tensor":
+        allowed = values.abs() / 16 + factor * 2**-10
     else:
-        allowed = torch.cat([rounding[:, :512] + tile / 448 * 2**-10, values[:, 512:].abs() / 256], -1)
+        relative, step, most = {"e4m3": (1 / 16, 2**-10, 448), "e2m1": (1 / 4, 1 / 4, 6)}[form.latent_type]
+        grouped = values[:, : form.latent].reshape(40, -1, form.scale_group)
+        scales = (2 * grouped.abs().amax(-1, keepdim=True) / most).clamp(min=2**-9)
+        of_latent = (grouped.abs() * relative + scales * step).flatten(1)
+        allowed = torch.cat([of_latent, values[:, form.latent :].abs() / 256], -1)
     error = (got.float() - values).abs() - 2**-8 * values.abs()
     assert (error <= allowed + 1e-12).all()
     assert not got[7].any()
@@ -250,20 +240,21 @@ def test_gather(variant: Row, page_size: int, strided: bool) -> None:
     source = generator(page_size)
     num_pages = -(-200 // page_size)
     slots = torch.randperm(num_pages * page_size, generator=source)[:50]
-    cache = stored_rows(variant, random(source, 50, 576), slots, num_pages, page_size, strided=strided)
+    values = random(source, 50, variant.form.d_qk)
+    cache = stored_rows(variant, values, slots, num_pages, page_size, strided=strided)
     indices = torch.cat([slots, slots[:9], torch.tensor([-1, -(2**31), -5])])
     check_gather(variant, cache, indices[torch.randperm(len(indices), generator=source)])
 
 
-@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+@pytest.mark.op("gather_kv", where=has_pair)
 def test_gather_from_split_cache(variant: Row) -> None:
     source = generator(3)
     slots = torch.randperm(60, generator=source)[:20]
-    cache = stored_rows(variant, random(source, 20, 576), slots, 15, 4, strided=True, split=True)
+    cache = stored_rows(variant, random(source, 20, variant.form.d_qk), slots, 15, 4, strided=True, split=True)
     check_gather(variant, cache, slots)
 
 
-@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "e4m3")
+@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "e4m3" and row.has_usual_widths)
 @pytest.mark.parametrize("kv_scale", [1.0, 0.25, 0.0137, 3.3e-5, 111.0])
 def test_gather_every_code(variant: Row, kv_scale: float) -> None:
     import mla_kernels as mla
@@ -275,7 +266,7 @@ def test_gather_every_code(variant: Row, kv_scale: float) -> None:
     compare_rows(got, want)
 
 
-@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "fp8_ds_mla" and row.has_usual_widths)
 @pytest.mark.parametrize("tile_scale", [1.0, 2**-9, 0.0137, 7.7e-6, 3.1e5])
 def test_gather_every_code_with_tile_scales(variant: Row, tile_scale: float) -> None:
     import mla_kernels as mla
@@ -295,8 +286,9 @@ def test_gather_nothing(variant: Row) -> None:
 
     cache = pool(variant, 2, 4).view
     for indices in (torch.zeros(0), torch.tensor([-1, -9])):
-        got = mla.gather_kv(cache, indices.int().to(variant.device), out_dtype=variant.out_dtype)
-        assert tuple(got.shape) == (len(indices), 576)
+        rows = indices.int().to(variant.device)
+        got = mla.gather_kv(cache, rows, kv_dtype=variant.kv_dtype, out_dtype=variant.out_dtype)
+        assert tuple(got.shape) == (len(indices), variant.form.d_qk)
         assert not got.any()
 
 
@@ -310,8 +302,11 @@ def stored_rows(
     strided: bool = False,
     split: bool = False,
 ) -> Packed:
-    rows = encode(values, variant.kv_dtype, 0.0137, exact_scales=False)
-    return poisoned_pool(rows, slots, num_pages, page_size, strided=strided, split=split, device=variant.device)
+    form = variant.form
+    rows = encode(values, form, 0.0137, exact_scales=False)
+    return poisoned_pool(
+        rows, slots, num_pages, page_size, strided=strided, split=split, device=variant.device, form=form
+    )
 
 
 def check_gather(variant: Row, cache: Packed, indices: Tensor) -> None:
@@ -321,13 +316,17 @@ def check_gather(variant: Row, cache: Packed, indices: Tensor) -> None:
     factor = 0.0137 if variant.kv_dtype == "e4m3" else 1.0
     indices = indices.int().to(variant.device)
     with unchanged(cache, indices):
-        got = mla.gather_kv(cache, indices, out_dtype=variant.out_dtype, kv_scale=factor)
+        got = mla.gather_kv(cache, indices, kv_dtype=variant.kv_dtype, out_dtype=variant.out_dtype, kv_scale=factor)
     dtype = memory.DTYPES[variant.out_dtype]
     assert got.dtype == dtype
-    compare_rows(got, reference.gather_kv(cache, indices, out_dtype="fp32", kv_scale=factor))
-    whole, latent, rope = (memory.guarded((len(indices), width), dtype, variant.device) for width in (576, 512, 64))
-    mla.gather_kv(cache, indices, kv_scale=factor, out=whole.view)
-    mla.gather_kv(cache, indices, kv_scale=factor, out=(latent.view, rope.view))
+    want = reference.gather_kv(cache, indices, out_dtype="fp32", kv_scale=factor, kv_dtype=variant.kv_dtype)
+    compare_rows(got, want)
+    form = variant.form
+    whole, latent, rope = (
+        memory.guarded((len(indices), width), dtype, variant.device) for width in (form.d_qk, form.latent, form.rope)
+    )
+    mla.gather_kv(cache, indices, kv_dtype=variant.kv_dtype, kv_scale=factor, out=whole.view)
+    mla.gather_kv(cache, indices, kv_dtype=variant.kv_dtype, kv_scale=factor, out=(latent.view, rope.view))
     assert_same_bytes("out", whole.view, got)
     assert_same_bytes("latent and rope", torch.cat([latent.view, rope.view], -1), got)
     for guarded in (whole, latent, rope):

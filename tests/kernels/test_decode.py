@@ -94,7 +94,7 @@ def test_broadcast_queries(variant: Row, dim: int, split_q: bool) -> None:
     Decode(variant.name, q_len=2, broadcast_q=dim, split_q=split_q).check()
 
 
-@pytest.mark.op("decode", where=lambda row: row.kv_dtype != "fp8_ds_mla")
+@pytest.mark.op("decode", where=lambda row: not row.form.is_bytes and row.form.rope > 0)
 @pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize("split_q", [False, True])
 def test_split_cache(variant: Row, strided: bool, split_q: bool) -> None:
@@ -129,7 +129,7 @@ def test_transposed_outputs(variant: Row) -> None:
     problem = Decode(variant.name, q_len=3, num_heads=5)
     inputs = problem.tensors()
     want_out, want_lse = problem.launch(inputs)
-    out = memory.poisoned((5, 3, 4, 512), want_out.dtype, variant.device).permute(2, 1, 0, 3)
+    out = memory.poisoned((5, 3, 4, variant.form.d_v), want_out.dtype, variant.device).permute(2, 1, 0, 3)
     lse = memory.poisoned((4, 3, 5), torch.float32, variant.device).permute(0, 2, 1)
     problem.launch(inputs, out=out, lse=lse)
     assert_same_bytes("out", out, want_out)
@@ -179,5 +179,5 @@ def test_nothing_but_masked_blocks_before_the_first_key(variant: Row) -> None:
 def test_empty_batch(variant: Row) -> None:
     problem = Decode(variant.name, lengths=())
     out, lse = problem.launch(problem.tensors())
-    assert tuple(out.shape) == (0, 1, 16, 512)
+    assert tuple(out.shape) == (0, 1, 16, variant.form.d_v)
     assert tuple(lse.shape) == (0, 16, 1)

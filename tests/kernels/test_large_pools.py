@@ -8,8 +8,9 @@ from mla_kernels import reference
 from torch import Tensor
 
 from tests.support import memory
+from tests.support.caches import encode, write_rows
 from tests.support.compare import DENSE, SPARSE, Tolerance, assert_close, assert_same_bytes
-from tests.support.problems import SCALE, Packed, encode, generator, random, tolerances, write_rows
+from tests.support.problems import SCALE, generator, random, tolerances
 from tests.support.rows import Row
 
 PAGE = 64
@@ -19,18 +20,17 @@ PLENTY = 2**31
 
 def huge_pool(variant: Row, slots: Tensor | None, values: Tensor) -> Tensor:
     """Make an uninitialised pool of more than 2^31 elements, with ``values`` at ``slots``."""
-    width = memory.width_of(variant.kv_dtype)
-    pool = torch.empty(PLENTY // (PAGE * width) + 40, PAGE, width, dtype=memory.DTYPES[variant.kv_dtype])
+    form = variant.form
+    pool = memory.pages_of(form, PLENTY // (PAGE * memory.width_of(form)) + 40, PAGE)
     assert pool.numel() > PLENTY
     if slots is not None:
-        write_rows(pool, slots, encode(values, variant.kv_dtype))
+        write_rows(pool, slots, encode(values, form), form)
     return pool
 
 
 def spread_slots(variant: Row, n: int) -> Tensor:
     """Return slots in the first, middle and last pages."""
-    width = memory.width_of(variant.kv_dtype)
-    last = PLENTY // (PAGE * width) + 39
+    last = PLENTY // (PAGE * memory.width_of(variant.form)) + 39
     pages = torch.tensor([last, 0, last - 1, last // 2, 1])[torch.arange(n) // PAGE]
     return pages * PAGE + torch.arange(n) % PAGE
 
@@ -52,8 +52,9 @@ def test_decode(variant: Row) -> None:
 
     n = 300
     slots = spread_slots(variant, n)
-    pool = huge_pool(variant, slots, random(generator(1), n, 576, deviation=0.1))
-    q = random(generator(2), 1, 1, 5, 576, deviation=5.0).to(memory.DTYPES[variant.q_dtype])
+    width = variant.form.d_qk
+    pool = huge_pool(variant, slots, random(generator(1), n, width, deviation=0.1))
+    q = random(generator(2), 1, 1, 5, width, deviation=5.0).to(memory.DTYPES[variant.q_dtype])
     table, lens = (slots[::PAGE] // PAGE).int()[None], torch.tensor([n], dtype=torch.int32)
     got = mla.decode(q, pool, table, lens, softmax_scale=SCALE)
     want = reference.decode(q, pool, table, lens, softmax_scale=SCALE, dtype=torch.float64)
@@ -65,11 +66,13 @@ def test_sparse_decode(variant: Row) -> None:
     import mla_kernels as mla
 
     slots = spread_slots(variant, 300)
-    pool = huge_pool(variant, slots, random(generator(1), 300, 576, deviation=0.1))
-    q = random(generator(2), 1, 1, 5, 576, deviation=5.0).to(memory.DTYPES[variant.q_dtype])
+    width = variant.form.d_qk
+    pool = huge_pool(variant, slots, random(generator(1), 300, width, deviation=0.1))
+    q = random(generator(2), 1, 1, 5, width, deviation=5.0).to(memory.DTYPES[variant.q_dtype])
     indices = slots[torch.randperm(300, generator=generator(3))].int()[None, None]
-    got = mla.sparse_decode(q, pool, indices, softmax_scale=SCALE)
-    want = reference.sparse_decode(q, pool, indices, softmax_scale=SCALE, dtype=torch.float64)
+    named = {"softmax_scale": SCALE, "kv_dtype": variant.kv_dtype}
+    got = mla.sparse_decode(q, pool, indices, **named)
+    want = reference.sparse_decode(q, pool, indices, dtype=torch.float64, **named)
     compare(variant, got, want, SPARSE)
 
 
@@ -80,13 +83,15 @@ def test_store_and_gather(variant: Row) -> None:
     slots = spread_slots(variant, 200)
     pool = huge_pool(variant, None, torch.empty(0))
     dtype = memory.DTYPES[variant.in_dtype]
-    latent, rope = random(generator(4), 200, 512).to(dtype), random(generator(5), 200, 64).to(dtype)
+    form = variant.form
+    latent, rope = (random(generator(4 + i), 200, width).to(dtype) for i, width in enumerate((form.latent, form.rope)))
     scale = torch.ones(1) if variant.kv_dtype == "e4m3" else None
-    mla.store_kv(latent, rope, pool, slots, scale=scale)
-    small: Packed = torch.zeros(200, 1, pool.shape[-1], dtype=pool.dtype)
-    reference.store_kv(latent, rope, small, torch.arange(200), scale)
-    want = reference.gather_kv(small, torch.arange(200), out_dtype=variant.in_dtype)
-    assert_same_bytes("rows", mla.gather_kv(pool, slots.int(), out_dtype=variant.in_dtype), want)
+    named = {"kv_dtype": variant.kv_dtype}
+    mla.store_kv(latent, rope, pool, slots, scale=scale, **named)
+    small = memory.pages_of(form, 200, 1)
+    reference.store_kv(latent, rope, small, torch.arange(200), scale, **named)
+    want = reference.gather_kv(small, torch.arange(200), out_dtype=variant.in_dtype, **named)
+    assert_same_bytes("rows", mla.gather_kv(pool, slots.int(), out_dtype=variant.in_dtype, **named), want)
 
 
 @pytest.mark.op("decode", where=lambda row: row.arch == "cpu" and row.kv_dtype == row.q_dtype)
@@ -95,10 +100,11 @@ def test_a_page_stride_beyond_32_bits(variant: Row) -> None:
     import mla_kernels as mla
 
     dtype = memory.DTYPES[variant.kv_dtype]
-    pool = torch.empty(PLENTY + 10**6, dtype=dtype).as_strided((2, PAGE, 576), (PLENTY + 576, 576, 1))
-    values = random(generator(6), 2 * PAGE, 576, deviation=0.1)
-    write_rows(pool, torch.arange(2 * PAGE), encode(values, variant.kv_dtype))
-    q = random(generator(2), 2, 1, 3, 576, deviation=5.0).to(dtype)
+    width = variant.form.d_qk
+    pool = torch.empty(PLENTY + 10**6, dtype=dtype).as_strided((2, PAGE, width), (PLENTY + width, width, 1))
+    values = random(generator(6), 2 * PAGE, width, deviation=0.1)
+    write_rows(pool, torch.arange(2 * PAGE), encode(values, variant.form))
+    q = random(generator(2), 2, 1, 3, width, deviation=5.0).to(dtype)
     lens = torch.tensor([PAGE, 30], dtype=torch.int32)
     got = mla.decode(q, pool, None, lens, softmax_scale=SCALE)
     want = reference.decode(q, pool, None, lens, softmax_scale=SCALE, dtype=torch.float64)

@@ -56,7 +56,7 @@ def test_outputs_and_read_only_inputs(variant: Row) -> None:
     inputs = arrays(problem.tensors())
     for array in inputs.values():
         array.flags.writeable = False
-    out = np.full((4, 1, 16, 512), np.nan, dtype=inputs["q"].dtype)
+    out = np.full((4, 1, 16, variant.form.d_v), np.nan, dtype=inputs["q"].dtype)
     lse = np.full((4, 16, 1), np.nan, dtype=np.float32)
     mla.decode(**inputs, **problem.scalars(), out=out, lse=lse)
     problem.compare(torch.from_numpy(out), torch.from_numpy(lse), *problem.expected())
@@ -68,18 +68,20 @@ def test_sparse_decode(variant: Row) -> None:
 
     problem = SparseDecode(variant.name, counts=True, sink=True, extra_topk=5)
     inputs = problem.tensors()
-    want = mla.sparse_decode(**inputs, **problem.scalars())
-    for got_part, want_part in zip(mla.sparse_decode(**arrays(inputs), **problem.scalars()), want, strict=True):
+    scalars = problem.scalars() | {"kv_dtype": variant.kv_dtype}
+    want = mla.sparse_decode(**inputs, **scalars)
+    for got_part, want_part in zip(mla.sparse_decode(**arrays(inputs), **scalars), want, strict=True):
         assert_equal(got_part, want_part)
 
 
 @pytest.mark.op("sparse_prefill", **NATIVE)
-@pytest.mark.parametrize("width", [576, 512])
-def test_sparse_prefill(variant: Row, width: int) -> None:
+@pytest.mark.parametrize("has_rope", [True, False])
+def test_sparse_prefill(variant: Row, has_rope: bool) -> None:
     import mla_kernels as mla
 
     inputs = SparsePrefill(variant.name).tensors()
-    inputs |= {name: inputs[name][..., :width] for name in ("q", "kv")}
+    if not has_rope and variant.has_usual_widths:
+        inputs |= {name: inputs[name][..., : variant.form.latent] for name in ("q", "kv")}
     want = mla.sparse_prefill(**inputs, softmax_scale=SCALE)
     for got_part, want_part in zip(mla.sparse_prefill(**arrays(inputs), softmax_scale=SCALE), want, strict=True):
         assert_equal(got_part, want_part)

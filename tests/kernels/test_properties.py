@@ -23,7 +23,7 @@ def layouts(data: st.DataObject, variant: Row) -> dict[str, Any]:
     return {
         "strided": data.draw(st.booleans()),
         "split_q": data.draw(st.booleans()),
-        "split_kv": variant.kv_dtype != "fp8_ds_mla" and data.draw(st.booleans()),
+        "split_kv": not variant.form.is_bytes and variant.form.rope > 0 and data.draw(st.booleans()),
         "seed": data.draw(seeds),
     }
 

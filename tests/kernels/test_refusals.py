@@ -33,7 +33,7 @@ def refuses(argument: str, call: Callable[[], object], *written: memory.Guarded)
 
 def outputs(problem: Decode | SparseDecode, batch: int) -> tuple[memory.Guarded, memory.Guarded]:
     dtype = memory.DTYPES[problem.row.out_dtype]
-    out = memory.guarded((batch, problem.q_len, problem.num_heads, 512), dtype)
+    out = memory.guarded((batch, problem.q_len, problem.num_heads, problem.row.form.d_v), dtype)
     return out, memory.guarded((batch, problem.num_heads, problem.q_len), torch.float32, pad=1)
 
 
@@ -137,14 +137,16 @@ def test_sparse_prefill(variant: Row, argument: str, where: tuple[int, ...], val
 def test_store_slots(variant: Row, slot: int, token: int) -> None:
     import mla_kernels as mla
 
-    width = memory.width_of(variant.kv_dtype)
-    cache = memory.guarded((3, 4, width), memory.DTYPES[variant.kv_dtype])
-    dtype = memory.DTYPES[variant.in_dtype]
+    form, dtype = variant.form, memory.DTYPES[variant.in_dtype]
+    cache = memory.guarded((3, 4, memory.width_of(form)), memory.dtype_of(form))
+    if form.page_multiple > 1:
+        cache = memory.guarded_pages(form, 3, 4)
     slots = torch.arange(5)
     slots[token] = slot
     scale = torch.ones(1) if variant.kv_dtype == "e4m3" else None
-    arguments = (torch.ones(5, 512, dtype=dtype), torch.ones(5, 64, dtype=dtype), cache.view, slots)
-    refuses(f"slot_mapping[{token}]", lambda: mla.store_kv(*arguments, scale=scale), cache)
+    latent, rope = (torch.ones(5, width, dtype=dtype) for width in (form.latent, form.rope))
+    arguments = (latent, rope, cache.view, slots)
+    refuses(f"slot_mapping[{token}]", lambda: mla.store_kv(*arguments, scale=scale, kv_dtype=form.name), cache)
 
 
 @pytest.mark.op("gather_kv", **CPU)
@@ -152,10 +154,10 @@ def test_store_slots(variant: Row, slot: int, token: int) -> None:
 def test_gather_indices(variant: Row, index: int) -> None:
     import mla_kernels as mla
 
-    width = memory.width_of(variant.kv_dtype)
-    cache = memory.poisoned((3, 4, width), memory.DTYPES[variant.kv_dtype])
+    cache = memory.pages_of(variant.form, 3, 4)
+    named = {"kv_dtype": variant.kv_dtype, "out_dtype": variant.out_dtype}
     indices = torch.tensor([0, -1, index], dtype=torch.int32)
-    refuses("indices[2]", lambda: mla.gather_kv(cache, indices, out_dtype=variant.out_dtype))
+    refuses("indices[2]", lambda: mla.gather_kv(cache, indices, **named))
 
 
 @pytest.mark.op("to_global_indices", **CPU)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from mla_kernels import reference
 
-from tests.support.compare import assert_same_bytes
+from tests.support.compare import PREFILL, assert_same_bytes
 from tests.support.rows import Row
 from tests.support.sparse import SparsePrefill
 
@@ -61,21 +62,38 @@ def without_rope(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return inputs | latents, inputs | whole
 
 
+NAMES = ("out", "max_logits", "lse")
+of_usual_widths = pytest.mark.op("sparse_prefill", where=lambda row: row.has_usual_widths)
+
+
+@of_usual_widths
 @pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize("options", [{}, {"counts": True, "sink": True, "extra_topk": 9}])
 def test_rows_without_rope(variant: Row, options: dict[str, Any], strided: bool) -> None:
+    """The one-call op has a kernel for them, or gives a kernel of wider rows a rope part of zeros."""
     import mla_kernels as mla
 
     problem = SparsePrefill(variant.name, strided=strided, **options)
     latents, whole = without_rope(problem.tensors())
-    for got, want in zip(
-        mla.sparse_prefill(**latents, **problem.scalars()),
-        mla.sparse_prefill(**whole, **problem.scalars()),
-        strict=True,
-    ):
-        assert_same_bytes("a result", got, want, problem.reproduce())
+    got = mla.sparse_prefill(**latents, **problem.scalars())
+    want = reference.sparse_prefill(**whole, **problem.scalars(), dtype=torch.float64)
+    problem.compare(dict(zip(NAMES, got, strict=True)), dict(zip(NAMES, want, strict=True)), PREFILL)
 
 
+@of_usual_widths
+@pytest.mark.parametrize("strided", [False, True])
+def test_a_kernel_of_wider_rows_gives_them_zeros(variant: Row, strided: bool) -> None:
+    import mla_kernels as mla
+
+    problem = SparsePrefill(variant.name, strided=strided, counts=True)
+    latents, whole = without_rope(problem.tensors())
+    kernel = mla.lookup(**problem.config())
+    got, want = (kernel(**inputs, **problem.scalars()) for inputs in (latents, whole))
+    for one, other in zip(got, want, strict=True):
+        assert_same_bytes("a result", one, other, problem.reproduce())
+
+
+@of_usual_widths
 def test_rows_that_are_half_without_rope(variant: Row) -> None:
     import mla_kernels as mla
 
@@ -96,7 +114,7 @@ def test_outputs_have_the_promised_types(variant: Row) -> None:
 
     inputs = SparsePrefill(variant.name).tensors()
     out, max_logits, lse = mla.sparse_prefill(**inputs, softmax_scale=1.0)
-    assert (tuple(out.shape), out.dtype) == ((5, 16, 512), inputs["q"].dtype)
+    assert (tuple(out.shape), out.dtype) == ((5, 16, variant.form.d_v), inputs["q"].dtype)
     for tensor in (max_logits, lse):
         assert (tuple(tensor.shape), tensor.dtype) == ((5, 16), torch.float32)
     assert (lse >= max_logits).all()

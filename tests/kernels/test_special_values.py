@@ -11,11 +11,15 @@ from mla_kernels.errors import InvalidArgumentError, ValueRangeError
 from torch import Tensor
 
 from tests.support import memory
+from tests.support.caches import encode
 from tests.support.compare import assert_same_bytes
-from tests.support.problems import encode, generator, random
+from tests.support.problems import generator, random
 from tests.support.rows import Row
 
 CPU = {"where": lambda row: row.arch == "cpu"}
+OF_EQUAL_ROWS = {"where": lambda row: row.arch == "cpu" and row.form.scale_place != "page"}
+USUAL_E4M3 = {"where": lambda row: row.arch == "cpu" and row.kv_dtype == "e4m3" and row.has_usual_widths}
+OF_FP32 = {"where": lambda row: row.in_dtype == "fp32" != row.kv_dtype and row.arch == "cpu" and row.has_usual_widths}
 NAN_BITS = (0x7F800001, 0x7F807FFF, 0x7F80FFFF, 0x7F810000, 0x7FC00000, 0x7FFFFFFF)
 """NaN of float32 whose payload lies in the low half alone, crosses it, or fills it, so that rounding would overflow."""
 HUGE_PAGES = (2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1)
@@ -26,7 +30,7 @@ def store(variant: Row, latent: Tensor, rope: Tensor) -> Tensor:
     import mla_kernels as mla
 
     dtype = memory.DTYPES[variant.in_dtype]
-    cache = torch.zeros(len(latent), 1, memory.width_of(variant.kv_dtype), dtype=memory.DTYPES[variant.kv_dtype])
+    cache = memory.pages_of(variant.form, len(latent), 1).zero_()
     scale = torch.ones(1) if variant.kv_dtype == "e4m3" else None
     mla.store_kv(latent.to(dtype), rope.to(dtype), cache, torch.arange(len(latent)), scale=scale)
     return cache[:, 0]
@@ -47,7 +51,7 @@ def test_every_nan_stays_nan_in_an_output(variant: Row) -> None:
     assert out.isnan().all()
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.arch == "cpu" and row.in_dtype == "fp32" and row.kv_dtype != "fp32")
+@pytest.mark.op("store_kv", **OF_FP32)
 def test_every_nan_stays_nan_in_a_cache(variant: Row) -> None:
     latent, rope = torch.ones(1, 512), torch.ones(1, 64)
     bits = torch.tensor([*NAN_BITS, *(bits - 2**31 for bits in NAN_BITS)], dtype=torch.int32).view(torch.float32)
@@ -60,7 +64,9 @@ def test_every_nan_stays_nan_in_a_cache(variant: Row) -> None:
     assert (codes == 0x7F).tolist() == [True] * len(bits) + [False] * (512 - len(bits))
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.arch == "cpu" and row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.op(
+    "store_kv", where=lambda row: row.arch == "cpu" and row.kv_dtype == "fp8_ds_mla" and row.has_usual_widths
+)
 @pytest.mark.parametrize("column", [0, 1, 60, 127])
 def test_a_nan_leaves_the_scale_of_its_group_alone(variant: Row, column: int) -> None:
     latent = random(generator(column), 1, 512).to(memory.DTYPES[variant.in_dtype])
@@ -76,7 +82,9 @@ def test_a_nan_leaves_the_scale_of_its_group_alone(variant: Row, column: int) ->
     assert_same_bytes("row", with_nan, whole)
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.arch == "cpu" and row.kv_dtype == "fp8_ds_mla")
+@pytest.mark.op(
+    "store_kv", where=lambda row: row.arch == "cpu" and row.kv_dtype == "fp8_ds_mla" and row.has_usual_widths
+)
 def test_a_scale_is_a_normal_number(variant: Row) -> None:
     """Dividing by a subnormal one would lose precision, or give infinities where the processor flushes it to zero."""
     least = torch.finfo(torch.float32).tiny
@@ -90,7 +98,7 @@ def test_a_scale_is_a_normal_number(variant: Row) -> None:
     assert (scales >= least).all()
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.arch == "cpu" and row.kv_dtype == "e4m3")
+@pytest.mark.op("store_kv", **USUAL_E4M3)
 @pytest.mark.parametrize("scale", [0.0, -0.0, -1.0, torch.inf, -torch.inf, torch.nan])
 def test_a_scale_that_divides_nothing_is_refused(variant: Row, scale: float) -> None:
     import mla_kernels as mla
@@ -107,16 +115,17 @@ def test_a_scale_that_divides_nothing_is_refused(variant: Row, scale: float) -> 
 def test_a_slot_beyond_the_cache_is_refused_whatever_its_low_bits_say(variant: Row, slot: int) -> None:
     import mla_kernels as mla
 
-    latent, rope = (torch.ones(2, n, dtype=memory.DTYPES[variant.in_dtype]) for n in (512, 64))
-    cache = torch.zeros(2, 4, memory.width_of(variant.kv_dtype), dtype=memory.DTYPES[variant.kv_dtype])
+    form, dtype = variant.form, memory.DTYPES[variant.in_dtype]
+    latent, rope = (torch.ones(2, width, dtype=dtype) for width in (form.latent, form.rope))
+    cache = memory.pages_of(form, 2, 4).zero_()
     scale = torch.ones(1) if variant.kv_dtype == "e4m3" else None
     with pytest.raises(InvalidArgumentError) as caught:
-        mla.store_kv(latent, rope, cache, torch.tensor([0, slot]), scale=scale)
+        mla.store_kv(latent, rope, cache, torch.tensor([0, slot]), scale=scale, kv_dtype=form.name)
     assert (caught.value.argument, caught.value.got) == ("slot_mapping[1]", str(slot))
     assert not cache.any()
 
 
-@pytest.mark.op("store_kv", where=lambda row: row.arch == "cpu" and row.kv_dtype == "e4m3")
+@pytest.mark.op("store_kv", **USUAL_E4M3)
 def test_a_slot_of_a_cache_of_more_than_2_31_tokens(variant: Row, tmp_path: Path) -> None:
     """The cache is a file with holes, of which only the pages that are touched cost memory."""
     import mla_kernels as mla
@@ -151,15 +160,16 @@ def test_global_indices_of_pages_beyond_32_bits(device: str, page_size: int) -> 
 
 
 def repeated(variant: Row, page_size: int) -> tuple[Tensor, Tensor]:
-    """A page of one row over and over, without memory of its own, and the row's latent."""
-    row = random(generator(page_size % 97), 1, 576)
-    stored = encode(row, variant.kv_dtype, 1.0, exact_scales=True)
-    assert isinstance(stored, Tensor)
+    """A page of one row over and over, without memory of its own, and the row's value."""
+    row = random(generator(page_size % 97), 1, variant.form.d_qk)
+    stored = encode(row, variant.form, 1.0, exact_scales=True)
     from mla_kernels import reference
 
     cache = stored.reshape(1, 1, -1)
-    latent = reference.gather_kv(cache, torch.zeros(1, dtype=torch.int32), out_dtype="fp32")[:, :512]
-    return cache.as_strided((1, page_size, cache.shape[-1]), (0, 0, 1)), latent
+    first = torch.zeros(1, dtype=torch.int32)
+    rows = reference.gather_kv(cache, first, out_dtype="fp32", kv_dtype=variant.kv_dtype)
+    value = rows[:, : variant.form.d_v]
+    return cache.as_strided((1, page_size, cache.shape[-1]), (0, 0, 1)), value
 
 
 @pytest.mark.op("decode", **CPU)
@@ -167,23 +177,23 @@ def repeated(variant: Row, page_size: int) -> tuple[Tensor, Tensor]:
 def test_decode_of_pages_beyond_32_bits(variant: Row, page_size: int) -> None:
     import mla_kernels as mla
 
-    cache, latent = repeated(variant, page_size)
-    q = random(generator(1), 1, 1, 2, 576).to(memory.DTYPES[variant.q_dtype])
+    cache, value = repeated(variant, page_size)
+    q = random(generator(1), 1, 1, 2, variant.form.d_qk).to(memory.DTYPES[variant.q_dtype])
     table, lens = torch.zeros(1, 1, dtype=torch.int32), torch.tensor([77], dtype=torch.int32)
     out, _ = mla.decode(q, cache, table, lens, softmax_scale=0.05)
-    torch.testing.assert_close(out[0, 0].float(), latent.expand(2, 512), rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(out[0, 0].float(), value.expand(2, -1), rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.op("sparse_decode", **CPU)
+@pytest.mark.op("sparse_decode", **OF_EQUAL_ROWS)
 @pytest.mark.parametrize("page_size", HUGE_PAGES)
 def test_sparse_decode_of_pages_beyond_32_bits(variant: Row, page_size: int) -> None:
     import mla_kernels as mla
 
-    cache, latent = repeated(variant, page_size)
-    q = random(generator(1), 1, 1, 2, 576).to(memory.DTYPES[variant.q_dtype])
+    cache, value = repeated(variant, page_size)
+    q = random(generator(1), 1, 1, 2, variant.form.d_qk).to(memory.DTYPES[variant.q_dtype])
     indices = torch.tensor([[[0, 5, 2**31 - 2, -1, 77]]], dtype=torch.int32)
-    out, _ = mla.sparse_decode(q, cache, indices, softmax_scale=0.05)
-    torch.testing.assert_close(out[0, 0].float(), latent.expand(2, 512), rtol=2e-2, atol=2e-2)
+    out, _ = mla.sparse_decode(q, cache, indices, softmax_scale=0.05, kv_dtype=variant.kv_dtype)
+    torch.testing.assert_close(out[0, 0].float(), value.expand(2, -1), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.op("decode", where=lambda row: row.arch == "cpu" and row.kv_dtype == row.q_dtype)
@@ -191,7 +201,8 @@ def test_an_infinite_logit_shows_in_the_lse(variant: Row) -> None:
     import mla_kernels as mla
 
     dtype = memory.DTYPES[variant.kv_dtype]
-    cache, q = torch.zeros(1, 8, 576, dtype=dtype), torch.zeros(1, 1, 2, 576, dtype=dtype)
+    width = variant.form.d_qk
+    cache, q = torch.zeros(1, 8, width, dtype=dtype), torch.zeros(1, 1, 2, width, dtype=dtype)
     cache[0, 3, 0], q[0, 0, 0, 0] = torch.inf, 1.0
     q[0, 0, 1, 1] = 1.0  # its logit of the infinite key is 0 times infinity, which is NaN
     table, lens = torch.zeros(1, 1, dtype=torch.int32), torch.tensor([8], dtype=torch.int32)
@@ -200,14 +211,15 @@ def test_an_infinite_logit_shows_in_the_lse(variant: Row) -> None:
     assert lse[0, 1, 0].isnan()
 
 
-@pytest.mark.op("sparse_decode", **CPU)
+@pytest.mark.op("sparse_decode", **OF_EQUAL_ROWS)
 @pytest.mark.parametrize("sink", [-torch.inf, -1e30, 0.0, 1e30, torch.inf])
 def test_a_token_that_selects_nothing_is_zero_whatever_its_sink(variant: Row, sink: float) -> None:
     import mla_kernels as mla
 
     cache, _ = repeated(variant, 64)
-    q = random(generator(1), 1, 1, 2, 576).to(memory.DTYPES[variant.q_dtype])
+    q = random(generator(1), 1, 1, 2, variant.form.d_qk).to(memory.DTYPES[variant.q_dtype])
     indices = torch.full((1, 1, 4), -1, dtype=torch.int32)
-    out, lse = mla.sparse_decode(q, cache, indices, softmax_scale=0.05, attn_sink=torch.full((2,), sink))
+    options = {"attn_sink": torch.full((2,), sink), "kv_dtype": variant.kv_dtype}
+    out, lse = mla.sparse_decode(q, cache, indices, softmax_scale=0.05, **options)
     assert not out.any()
     assert torch.isneginf(lse).all()

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from tests.support import memory
 from tests.support.compare import as_bytes
-from tests.support.memory import width_of
 from tests.support.problems import Decode, generator, random
 from tests.support.rows import rows
 from tests.support.sparse import SparseDecode, SparsePrefill
@@ -63,19 +63,24 @@ def caches() -> dict[str, str]:
     import mla_kernels as mla
 
     digests = {}
-    latent, rope = random(generator(1), 3000, 512), random(generator(2), 3000, 64)
     for row in rows("store_kv"):
         if row.arch != "cpu":
             continue
-        width, dtype = width_of(row.kv_dtype), row.kv_dtype
-        cast = [part.to({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[row.in_dtype])
-                for part in (latent, rope)]  # fmt: skip
-        element = {"e4m3": torch.uint8, "fp8_ds_mla": torch.uint8}.get(dtype, cast[0].dtype)
-        cache = torch.zeros(50, 61, width, dtype=element)
-        scale = torch.tensor([0.013]) if dtype == "e4m3" else None
-        mla.store_kv(cast[0], cast[1], cache, torch.randperm(3050, generator=generator(3))[:3000], scale=scale)
+        form = row.form
+        latent, rope = (random(generator(1 + i), 3000, n) for i, n in enumerate((form.latent, form.rope)))
+        cast = [part.to(memory.DTYPES[row.in_dtype]) for part in (latent, rope)]
+        cache = memory.pages_of(form, 50, 61).zero_()
+        scale = torch.tensor([0.013]) if row.kv_dtype == "e4m3" else None
+        mla.store_kv(
+            cast[0],
+            cast[1],
+            cache,
+            torch.randperm(3050, generator=generator(3))[:3000],
+            scale=scale,
+            kv_dtype=row.kv_dtype,
+        )
         indices = torch.arange(3050, dtype=torch.int32)
-        gathered = mla.gather_kv(cache, indices, out_dtype=row.in_dtype, kv_scale=1.0)
+        gathered = mla.gather_kv(cache, indices, kv_dtype=row.kv_dtype, out_dtype=row.in_dtype, kv_scale=1.0)
         digests[row.name] = digest(cache, gathered)
     o, lse = random(generator(4), 5, 300, 16, 512), random(generator(5), 5, 300, 16)
     digests["merge_states"] = digest(*mla.merge_states(o, lse))

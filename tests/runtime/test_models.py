@@ -40,9 +40,19 @@ def test_what_is_served_resolves_and_nothing_else_does(each):
                 mla.lookup(**config)
 
 
+def test_other_widths():
+    (config,) = model("Mistral-Small-4").served(arch="cpu")
+    assert (config["op"], config["kv_dtype"], config["d_qk"], config["d_v"]) == ("decode", "bf16", 320, 256)
+    served = model("DeepSeek-V4-Flash").served(arch="cpu")
+    assert [(config["op"], config["kv_dtype"]) for config in served] == [
+        ("sparse_decode", "fp8_ds_v4"),
+        ("sparse_prefill", "bf16"),
+    ]
+
+
 def test_widths_that_no_kernel_has_are_not_served():
-    assert model("Mistral-Small-4").served(arch="cpu") == ()
-    assert model("DeepSeek-V4-Flash").served() == ()
+    assert model("MiniCPM3-4B").served(arch="cpu") == ()
+    assert model("A.X-K2").served() == ()
 
 
 def test_errors():

@@ -10,8 +10,9 @@ from mla_kernels import reference
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from tests.support.caches import encode
 from tests.support.compare import SINGLE, Tolerance, assert_close, assert_same_bytes
-from tests.support.problems import encode, generator, random
+from tests.support.problems import generator, random
 
 DOUBLE = torch.float64
 SCALE = 0.07

@@ -24,7 +24,7 @@ def form(request, monkeypatch) -> CacheFormat:
     """One format, where it is the only one whose rows have its width."""
     row = request.param
     key = ("uint8", row.token_bytes) if row.is_bytes else (row.name, row.d_qk)
-    monkeypatch.setattr(formats, "_ROWS", {key: row})
+    monkeypatch.setattr(formats, "_ROWS", {key: (row,)})
     return row
 
 

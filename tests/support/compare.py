@@ -33,7 +33,7 @@ QUANTISED = Tolerance(1e-2, 0.1, 3e-3)
 """Variants that round P to e4m3 pass within this, because a weight is off by up to 2^-4 of itself."""
 SINGLE = Tolerance(1e-5, 1e-5, 1e-10)
 """Variants that compute in float32 throughout pass within this."""
-SINGLE_LSE = Tolerance(2e-6, 1e-5)
+SINGLE_LSE = Tolerance(3e-6, 1e-5)
 ROUNDED_KEYS_LSE = Tolerance(4e-3, 8.01 / 65536)
 """Scales of ``fp8_ds_mla`` may be no powers of two. Then a 16-bit kernel rounds code x scale to 16 bits, which moves a
 logit of standard deviation 0.4 by up to a few times 2^-9."""

@@ -14,8 +14,9 @@ from mla_kernels.formats import HEAD_DIM, LATENT
 from torch import Tensor
 
 from . import memory
+from .caches import write_rows
 from .compare import DENSE, assert_close
-from .problems import Decode, generator, peak_of, random, tolerances, unchanged, write_rows
+from .problems import Decode, generator, peak_of, random, tolerances, unchanged
 from .rows import Row, row
 
 Given = dict[str, Any]

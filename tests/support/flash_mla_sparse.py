@@ -19,8 +19,12 @@ Given = dict[str, Any]
 
 
 def served(op: str, device: str) -> list[Row]:
-    """Return the variants that the adapter looks up: KV in the type of the queries, or in rows of bytes."""
-    return [row for row in rows(op) if row.device == device and row.kv_dtype in (row.q_dtype, "fp8_ds_mla")]
+    """Return the variants that the adapter looks up: KV in the type of the queries, or in rows of bytes.
+
+    528 bytes are V3.2 without rope to it, not V4.1.
+    """
+    found = [row for row in rows(op) if row.device == device and row.form.d_qk in (HEAD_DIM, LATENT)]
+    return [row for row in found if row.kv_dtype == row.q_dtype or (row.form.is_bytes and row.kv_dtype != "fp8_ds_v41")]
 
 
 def plus_inf(lse: Tensor) -> Tensor:
@@ -37,7 +41,7 @@ class WithKvcache:
     @property
     def fp8(self) -> bool:
         """Whether the cache is an array of bytes."""
-        return self.problem.row.kv_dtype == "fp8_ds_mla"
+        return self.problem.row.form.is_bytes
 
     def given(self) -> Given:
         """Return the arguments without metadata."""

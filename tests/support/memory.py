@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from mla_kernels.formats import format_named
+from mla_kernels.formats import CacheFormat, format_named
 from torch import Tensor
 
 from .compare import assert_same_bytes
@@ -23,10 +23,32 @@ DTYPES = {
 }
 
 
-def width_of(kv_dtype: str) -> int:
-    """Return the elements of a token's row in a cache's tensor."""
-    form = format_named(kv_dtype)
+def width_of(kv_dtype: str | CacheFormat) -> int:
+    """Return the elements of a token's row in a cache's tensor; a name is that of the format of the usual widths."""
+    form = format_named(kv_dtype) if isinstance(kv_dtype, str) else kv_dtype
     return form.token_bytes if form.is_bytes else form.d_qk
+
+
+def dtype_of(form: CacheFormat) -> torch.dtype:
+    """Return the element type of a cache's tensor."""
+    return torch.uint8 if form.is_bytes else DTYPES[form.name]
+
+
+def pages_of(form: CacheFormat, num_pages: int, page_size: int, device: str = "cpu") -> Tensor:
+    """Make an uninitialised cache, its pages padded as the format asks."""
+    width, multiple = width_of(form), form.page_multiple
+    padded = -(-page_size * width // multiple) * multiple
+    pages = torch.empty((num_pages, padded), dtype=dtype_of(form), device=device)
+    return pages.as_strided((num_pages, page_size, width), (padded, width, 1))
+
+
+def guarded_pages(form: CacheFormat, num_pages: int, page_size: int, device: str = "cpu") -> Guarded:
+    """Make a poisoned cache of bytes whose pages are padded as the format asks, with poison around and between."""
+    padded = -(-page_size * form.token_bytes // form.page_multiple) * form.page_multiple + form.page_multiple
+    buffer = torch.empty((num_pages + 2, padded), dtype=torch.uint8, device=device)
+    _poison(buffer)
+    shape, stride = (num_pages, page_size, form.token_bytes), (padded, form.token_bytes, 1)
+    return Guarded(buffer.as_strided(shape, stride, padded), buffer)
 
 
 @dataclass(frozen=True)

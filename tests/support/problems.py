@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from mla_kernels import reference
-from mla_kernels.formats import HEAD_DIM, LATENT, ROPE, format_named
+from mla_kernels.formats import CacheFormat, format_named
 from torch import Tensor
 
 from . import memory
+from .caches import Packed, encode, generator, poisoned_pool, random
 from .compare import (
     DENSE,
     LSE,
@@ -23,7 +24,6 @@ from .compare import (
     SINGLE_LSE,
     SPARSE,
     Tolerance,
-    as_bytes,
     assert_close,
     assert_same_bytes,
 )
@@ -33,68 +33,12 @@ SCALE = 192**-0.5
 KV_SCALE = 0.00173
 """The scale of e4m3 caches is no power of two, so that forgetting it shows."""
 
-Packed = Tensor | tuple[Tensor, Tensor]
 
-
-def generator(seed: int) -> torch.Generator:
-    """Return a seeded source of random numbers."""
-    return torch.Generator().manual_seed(seed)
-
-
-def random(source: torch.Generator, *shape: int, deviation: float = 1.0) -> Tensor:
-    """Return normally distributed float32 numbers."""
-    return torch.randn(*shape, generator=source) * deviation
-
-
-def encode(values: Tensor, kv_dtype: str, kv_scale: float = 1.0, *, exact_scales: bool = True) -> Tensor:
-    """Encode rows [n, d_qk] as a cache stores them; ``exact_scales`` are powers of two, which 16-bit floats hold."""
-    form = format_named(kv_dtype)
-    if form.scale_place == "tensor":
-        return (values / kv_scale).clamp(-448, 448).to(torch.float8_e4m3fn)
-    if not form.is_bytes:
-        return values.to(memory.DTYPES[kv_dtype])
-    tiles = values[:, : form.latent].reshape(-1, form.latent // form.scale_group, form.scale_group)
-    scale = tiles.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 448
-    if exact_scales:
-        scale = torch.exp2(scale.log2().ceil())
-    codes = (tiles / scale).clamp(-448, 448).to(torch.float8_e4m3fn).flatten(1)
-    return torch.cat([as_bytes(codes), as_bytes(scale.flatten(1)), as_bytes(values[:, form.latent :].bfloat16())], -1)
-
-
-def write_rows(pool: Tensor, slots: Tensor, stored: Tensor) -> None:
-    """Put stored rows [n, width] into global slots [n] of a pool [pages, page_size, width]."""
-    if pool.element_size() == 1:
-        pool, stored = pool.view(torch.uint8), stored.view(torch.uint8)
-    slots = slots.long()
-    pool[slots // pool.shape[1], slots % pool.shape[1]] = stored.to(pool.device)
-
-
-def poisoned_pool(
-    stored: Tensor,
-    slots: Tensor,
-    num_pages: int,
-    page_size: int,
-    *,
-    strided: bool,
-    split: bool,
-    device: str,
-    finite: bool = False,
-) -> Packed:
-    """Make a pool of NaN that holds ``stored`` rows at ``slots``; ``split`` gives latent and rope their own tensors."""
-    parts = stored.split([LATENT, ROPE], -1) if split else (stored,)
-    pools = []
-    for part in parts:
-        pool = memory.poisoned(
-            (num_pages, page_size, part.shape[-1]), part.dtype, device, strided=strided, finite=finite
-        )
-        write_rows(pool, slots, part)
-        pools.append(pool)
-    return (pools[0], pools[1]) if split else pools[0]
-
-
-def arrange(values: Tensor, *, strided: bool, split: bool, device: str) -> Packed:
+def arrange(values: Tensor, *, strided: bool, split: bool, device: str, form: CacheFormat | None = None) -> Packed:
     """Arrange rows of latent and rope as asked: sliced out of a larger tensor, latent and rope apart, or plain."""
-    parts = [part.contiguous().to(device) for part in (values.split([LATENT, ROPE], -1) if split else [values])]
+    form = form or format_named("bf16")
+    widths = [form.latent, form.rope]
+    parts = [part.contiguous().to(device) for part in (values.split(widths, -1) if split else [values])]
     if strided:
         parts = [memory.strided_copy(part) for part in parts]
     return (parts[0], parts[1]) if split else parts[0]
@@ -133,7 +77,8 @@ def tolerances(variant: Row, base: Tolerance, *, exact_scales: bool, peak: float
     ``peak`` is the largest log-sum-exp: a logit's float32 error grows with the terms that it sums, even where the
     sum is near 0, and exp turns it into a relative error of the weights.
     """
-    rounded = variant.kv_dtype == "fp8_ds_mla" and not exact_scales
+    form = variant.form
+    rounded = form.is_bytes and form.scale_type == "fp32" and not exact_scales  # others multiply exactly
     single = variant.q_dtype == "fp32"
     base = QUANTISED if variant.q_dtype == "e4m3" else base
     for_lse = SINGLE_LSE if single else ROUNDED_KEYS_LSE if rounded else LSE
@@ -239,15 +184,16 @@ class Decode:
     def numbers(self, source: torch.Generator, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Return queries of this shape and the rows of all requests, in float32."""
         q = random(source, *shape, deviation=self.q_deviation)
-        return q, random(source, sum(self.lengths), HEAD_DIM, deviation=0.1)
+        return q, random(source, sum(self.lengths), self.row.form.d_qk, deviation=0.1)
 
     def tensors(self) -> dict[str, Any]:
         """Return the arguments ``q, kv_cache, block_table, seq_lens`` on the variant's device."""
         source, device, variant = generator(self.seed), self.row.device, self.row
-        shape = (len(self.lengths), self.q_len, self.num_heads, HEAD_DIM)
+        form = variant.form
+        shape = (len(self.lengths), self.q_len, self.num_heads, form.d_qk)
         q, values = self.numbers(source, shape)
         q = q.to(memory.DTYPES[variant.q_dtype])
-        stored = encode(values, variant.kv_dtype, self.kv_scale, exact_scales=self.exact_scales)
+        stored = encode(values, form, self.kv_scale, exact_scales=self.exact_scales)
         slots = torch.cat(self.slots) if self.lengths else torch.zeros(0)
         size = self.page_size if self.paged else self.capacity
         num_pages = sum(self.pages) + self.spare if self.paged else len(self.lengths)
@@ -260,12 +206,15 @@ class Decode:
             split=self.split_kv,
             device=device,
             finite=self.finite,
+            form=form,
         )
         if self.uint8 and isinstance(kv_cache, Tensor):
             kv_cache = kv_cache.view(torch.uint8)
         table = memory.strided_copy(self.block_table) if self.strided else self.block_table
         return {
-            "q": broadcast(arrange(q, strided=self.strided, split=self.split_q, device=device), self.broadcast_q),
+            "q": broadcast(
+                arrange(q, strided=self.strided, split=self.split_q, device=device, form=form), self.broadcast_q
+            ),
             "kv_cache": kv_cache,
             "block_table": table.to(device) if self.paged else None,
             "seq_lens": torch.tensor(self.lengths, dtype=torch.int32, device=device),
@@ -313,7 +262,8 @@ class Decode:
         """Return ``out`` and ``lse``, written between guard zones over NaN with a workspace full of NaN."""
         inputs, device = given_or_made(self, given), self.row.device
         batch = len(self.lengths)
-        out = memory.guarded((batch, self.q_len, self.num_heads, LATENT), memory.DTYPES[self.row.out_dtype], device)
+        shape = (batch, self.q_len, self.num_heads, self.row.form.d_v)
+        out = memory.guarded(shape, memory.DTYPES[self.row.out_dtype], device)
         lse = memory.guarded((batch, self.num_heads, self.q_len), torch.float32, device, pad=1)
         workspace = garbage_workspace(device).fill_(0xFF)
         with unchanged(*inputs.values(), reproduce=self.reproduce()):
@@ -335,7 +285,7 @@ class Decode:
 
     def compare(self, out: Tensor, lse: Tensor, want_out: Tensor, want_lse: Tensor) -> None:
         """Compare a result of this problem with the wanted one."""
-        base = SPARSE if self.row.kv_dtype == "fp8_ds_mla" else DENSE
+        base = SPARSE if self.row.form.is_bytes else DENSE
         peak = peak_of(want_lse)
         for_out, for_lse = tolerances(self.row, base, exact_scales=self.exact_scales, peak=peak)
         assert_close("lse", lse, want_lse, for_lse, self.reproduce())

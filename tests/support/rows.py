@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mla_kernels.formats import WIDTHS, CacheFormat, format_named
 
 GENERATED = Path(__file__).resolve().parents[2] / "generated"
 
@@ -32,6 +33,18 @@ class Row:
     def most(self, name: str) -> int:
         """Return the end of the range that the variant accepts, 2^31 - 1 where the range has none."""
         return int(dict(self.accepts)[name].get("max", 2**31 - 1))
+
+    @property
+    def form(self) -> CacheFormat:
+        """The format of the cache that the variant reads or writes."""
+        traits = dict(self.traits)
+        return format_named(traits["kv_dtype"], int(traits["d_qk"]), int(traits["d_v"]))
+
+    @property
+    def has_usual_widths(self) -> bool:
+        """Whether a row of its cache has the columns of DeepSeek V3."""
+        traits = dict(self.traits)
+        return all(traits.get(name, width) == width for name, width in WIDTHS.items())
 
     def __getattr__(self, trait: str) -> str:
         for name, value in self.traits:

@@ -7,23 +7,20 @@ from typing import Any
 
 import torch
 from mla_kernels import reference
-from mla_kernels.formats import HEAD_DIM, LATENT
 from torch import Tensor
 
 from . import memory
+from .caches import Packed, encode, poisoned_pool
 from .compare import PREFILL, SPARSE, Tolerance, assert_close
 from .problems import (
     KV_SCALE,
     SCALE,
-    Packed,
     arrange,
     broadcast,
-    encode,
     garbage_workspace,
     generator,
     given_or_made,
     peak_of,
-    poisoned_pool,
     random,
     tolerances,
     unchanged,
@@ -105,9 +102,9 @@ class Sparse:
 
     def queries(self, source: torch.Generator, *tokens: int) -> Packed:
         """Make queries [*tokens, num_heads, d_qk], arranged as asked."""
-        q = random(source, *tokens, self.num_heads, HEAD_DIM, deviation=self.q_deviation)
+        q = random(source, *tokens, self.num_heads, self.row.form.d_qk, deviation=self.q_deviation)
         q = q.to(memory.DTYPES[self.row.q_dtype])
-        q = arrange(q, strided=self.strided, split=self.split_q, device=self.row.device)
+        q = arrange(q, strided=self.strided, split=self.split_q, device=self.row.device, form=self.row.form)
         return broadcast(q, self.broadcast_q)
 
     def sinks(self, source: torch.Generator) -> dict[str, Tensor]:
@@ -127,16 +124,17 @@ class Sparse:
 
     def pool(self, source: torch.Generator, indices: Tensor, num_pages: int, page_size: int) -> Packed:
         """Make a poisoned pool with random rows at the slots that ``indices`` select."""
-        slots, scale = selected(indices), self.scalars()["kv_scale"]
-        values = random(source, len(slots), HEAD_DIM, deviation=0.1)
+        slots, scale, form = selected(indices), self.scalars()["kv_scale"], self.row.form
+        values = random(source, len(slots), form.d_qk, deviation=0.1)
         return poisoned_pool(
-            encode(values, self.row.kv_dtype, scale, exact_scales=self.exact_scales),
+            encode(values, form, scale, exact_scales=self.exact_scales),
             slots,
             num_pages,
             page_size,
             strided=self.strided,
             split=self.split_kv,
             device=self.row.device,
+            form=form,
         )
 
     def on_device(self, indices: Tensor) -> Tensor:
@@ -185,7 +183,7 @@ class SparseDecode(Sparse):
     def run(self, given: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
         """Return ``out``, ``lse`` and ``max_logits``, written between guard zones over NaN, with a workspace of NaN."""
         inputs, device = given_or_made(self, given), self.row.device
-        out_shape = (self.batch, self.q_len, self.num_heads, LATENT)
+        out_shape = (self.batch, self.q_len, self.num_heads, self.row.form.d_v)
         out = memory.guarded(out_shape, memory.DTYPES[self.row.out_dtype], device)
         lse, max_logits = (
             memory.guarded((self.batch, self.num_heads, self.q_len), torch.float32, device, pad=1) for _ in range(2)
@@ -205,7 +203,8 @@ class SparseDecode(Sparse):
     def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
         """Return the reference in float64."""
         inputs = given_or_made(self, given)
-        return reference.sparse_decode(**inputs, **self.scalars(), return_max_logits=True, dtype=torch.float64)
+        named = {"kv_dtype": self.row.kv_dtype, "dtype": torch.float64}
+        return reference.sparse_decode(**inputs, **self.scalars(), return_max_logits=True, **named)
 
     def check(self) -> None:
         """Run and compare."""
@@ -244,7 +243,8 @@ class SparsePrefill(Sparse):
         import mla_kernels as mla
 
         inputs, device = given_or_made(self, given), self.row.device
-        out = memory.guarded((self.q_len, self.num_heads, LATENT), memory.DTYPES[self.row.out_dtype], device)
+        out_shape = (self.q_len, self.num_heads, self.row.form.d_v)
+        out = memory.guarded(out_shape, memory.DTYPES[self.row.out_dtype], device)
         max_logits, lse = (memory.guarded((self.q_len, self.num_heads), torch.float32, device, pad=1) for _ in range(2))
         written = {"out": out, "max_logits": max_logits, "lse": lse}
         with unchanged(*inputs.values(), reproduce=self.reproduce()):

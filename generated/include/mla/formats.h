@@ -4,12 +4,12 @@
 #include "common/cache_format.h"
 
 namespace mla {
-
 // The widths of a variant whose name does not say otherwise.
 inline constexpr int kLatent = 512;
 inline constexpr int kRope = 64;
 inline constexpr int kHeadDim = kLatent + kRope;
 
+// kCacheFormats are those of the default widths, each of which its name alone tells.
 inline constexpr CacheFormat kCacheFormats[] = {
     {
         /*name=*/"fp32",
@@ -112,8 +112,290 @@ inline constexpr CacheFormat kCacheFormats[] = {
         /*is_bytes=*/true,
     },
 };
+inline constexpr CacheFormat kOtherCacheFormats[] = {
+    {
+        /*name=*/"fp32",
+        /*dtype=*/DType::fp32,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/512,
+        /*latent_type=*/DType::fp32,
+        /*rope=*/0,
+        /*rope_type=*/DType::fp32,
+        /*scale_place=*/ScalePlace::none,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/0,
+        /*scale_bytes=*/0,
+        /*scale_offset=*/0,
+        /*rope_offset=*/2048,
+        /*row_bytes=*/2048,
+        /*token_bytes=*/2048,
+        /*page_multiple=*/1,
+        /*is_bytes=*/false,
+    },
+    {
+        /*name=*/"fp16",
+        /*dtype=*/DType::fp16,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/512,
+        /*latent_type=*/DType::fp16,
+        /*rope=*/0,
+        /*rope_type=*/DType::fp16,
+        /*scale_place=*/ScalePlace::none,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/0,
+        /*scale_bytes=*/0,
+        /*scale_offset=*/0,
+        /*rope_offset=*/1024,
+        /*row_bytes=*/1024,
+        /*token_bytes=*/1024,
+        /*page_multiple=*/1,
+        /*is_bytes=*/false,
+    },
+    {
+        /*name=*/"bf16",
+        /*dtype=*/DType::bf16,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/512,
+        /*latent_type=*/DType::bf16,
+        /*rope=*/0,
+        /*rope_type=*/DType::bf16,
+        /*scale_place=*/ScalePlace::none,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/0,
+        /*scale_bytes=*/0,
+        /*scale_offset=*/0,
+        /*rope_offset=*/1024,
+        /*row_bytes=*/1024,
+        /*token_bytes=*/1024,
+        /*page_multiple=*/1,
+        /*is_bytes=*/false,
+    },
+    {
+        /*name=*/"e4m3",
+        /*dtype=*/DType::e4m3,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/512,
+        /*latent_type=*/DType::e4m3,
+        /*rope=*/0,
+        /*rope_type=*/DType::e4m3,
+        /*scale_place=*/ScalePlace::tensor,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/0,
+        /*scale_bytes=*/0,
+        /*scale_offset=*/0,
+        /*rope_offset=*/512,
+        /*row_bytes=*/512,
+        /*token_bytes=*/512,
+        /*page_multiple=*/1,
+        /*is_bytes=*/false,
+    },
+    {
+        /*name=*/"fp8_ds_mla",
+        /*dtype=*/DType::fp8_ds_mla,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/512,
+        /*latent_type=*/DType::e4m3,
+        /*rope=*/0,
+        /*rope_type=*/DType::e4m3,
+        /*scale_place=*/ScalePlace::row,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/128,
+        /*scale_bytes=*/16,
+        /*scale_offset=*/512,
+        /*rope_offset=*/528,
+        /*row_bytes=*/528,
+        /*token_bytes=*/528,
+        /*page_multiple=*/1,
+        /*is_bytes=*/true,
+    },
+    {
+        /*name=*/"fp32",
+        /*dtype=*/DType::fp32,
+        /*d_qk=*/320,
+        /*d_v=*/256,
+        /*latent=*/256,
+        /*latent_type=*/DType::fp32,
+        /*rope=*/64,
+        /*rope_type=*/DType::fp32,
+        /*scale_place=*/ScalePlace::none,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/0,
+        /*scale_bytes=*/0,
+        /*scale_offset=*/0,
+        /*rope_offset=*/1024,
+        /*row_bytes=*/1280,
+        /*token_bytes=*/1280,
+        /*page_multiple=*/1,
+        /*is_bytes=*/false,
+    },
+    {
+        /*name=*/"fp16",
+        /*dtype=*/DType::fp16,
+        /*d_qk=*/320,
+        /*d_v=*/256,
+        /*latent=*/256,
+        /*latent_type=*/DType::fp16,
+        /*rope=*/64,
+        /*rope_type=*/DType::fp16,
+        /*scale_place=*/ScalePlace::none,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/0,
+        /*scale_bytes=*/0,
+        /*scale_offset=*/0,
+        /*rope_offset=*/512,
+        /*row_bytes=*/640,
+        /*token_bytes=*/640,
+        /*page_multiple=*/1,
+        /*is_bytes=*/false,
+    },
+    {
+        /*name=*/"bf16",
+        /*dtype=*/DType::bf16,
+        /*d_qk=*/320,
+        /*d_v=*/256,
+        /*latent=*/256,
+        /*latent_type=*/DType::bf16,
+        /*rope=*/64,
+        /*rope_type=*/DType::bf16,
+        /*scale_place=*/ScalePlace::none,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/0,
+        /*scale_bytes=*/0,
+        /*scale_offset=*/0,
+        /*rope_offset=*/512,
+        /*row_bytes=*/640,
+        /*token_bytes=*/640,
+        /*page_multiple=*/1,
+        /*is_bytes=*/false,
+    },
+    {
+        /*name=*/"e4m3",
+        /*dtype=*/DType::e4m3,
+        /*d_qk=*/320,
+        /*d_v=*/256,
+        /*latent=*/256,
+        /*latent_type=*/DType::e4m3,
+        /*rope=*/64,
+        /*rope_type=*/DType::e4m3,
+        /*scale_place=*/ScalePlace::tensor,
+        /*scale_type=*/DType::fp32,
+        /*scale_group=*/0,
+        /*scale_bytes=*/0,
+        /*scale_offset=*/0,
+        /*rope_offset=*/256,
+        /*row_bytes=*/320,
+        /*token_bytes=*/320,
+        /*page_multiple=*/1,
+        /*is_bytes=*/false,
+    },
+    {
+        /*name=*/"fp8_ds_v4",
+        /*dtype=*/DType::fp8_ds_v4,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/448,
+        /*latent_type=*/DType::e4m3,
+        /*rope=*/64,
+        /*rope_type=*/DType::bf16,
+        /*scale_place=*/ScalePlace::page,
+        /*scale_type=*/DType::e8m0,
+        /*scale_group=*/64,
+        /*scale_bytes=*/8,
+        /*scale_offset=*/0,
+        /*rope_offset=*/448,
+        /*row_bytes=*/576,
+        /*token_bytes=*/584,
+        /*page_multiple=*/576,
+        /*is_bytes=*/true,
+    },
+    {
+        /*name=*/"fp8_ds_v41",
+        /*dtype=*/DType::fp8_ds_v41,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/512,
+        /*latent_type=*/DType::e4m3,
+        /*rope=*/0,
+        /*rope_type=*/DType::e4m3,
+        /*scale_place=*/ScalePlace::row,
+        /*scale_type=*/DType::e8m0,
+        /*scale_group=*/32,
+        /*scale_bytes=*/16,
+        /*scale_offset=*/512,
+        /*rope_offset=*/528,
+        /*row_bytes=*/528,
+        /*token_bytes=*/528,
+        /*page_multiple=*/1,
+        /*is_bytes=*/true,
+    },
+    {
+        /*name=*/"fp4_ds_v41",
+        /*dtype=*/DType::fp4_ds_v41,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/512,
+        /*latent_type=*/DType::e2m1,
+        /*rope=*/0,
+        /*rope_type=*/DType::e2m1,
+        /*scale_place=*/ScalePlace::row,
+        /*scale_type=*/DType::e4m3,
+        /*scale_group=*/16,
+        /*scale_bytes=*/32,
+        /*scale_offset=*/256,
+        /*rope_offset=*/288,
+        /*row_bytes=*/288,
+        /*token_bytes=*/288,
+        /*page_multiple=*/1,
+        /*is_bytes=*/true,
+    },
+    {
+        /*name=*/"mxfp4_ds_v4",
+        /*dtype=*/DType::mxfp4_ds_v4,
+        /*d_qk=*/512,
+        /*d_v=*/512,
+        /*latent=*/448,
+        /*latent_type=*/DType::e2m1,
+        /*rope=*/64,
+        /*rope_type=*/DType::bf16,
+        /*scale_place=*/ScalePlace::row,
+        /*scale_type=*/DType::e8m0,
+        /*scale_group=*/32,
+        /*scale_bytes=*/16,
+        /*scale_offset=*/224,
+        /*rope_offset=*/240,
+        /*row_bytes=*/368,
+        /*token_bytes=*/368,
+        /*page_multiple=*/1,
+        /*is_bytes=*/true,
+    },
+};
+inline constexpr const CacheFormat* kEveryCacheFormat[] = {
+    &kCacheFormats[0],
+    &kCacheFormats[1],
+    &kCacheFormats[2],
+    &kCacheFormats[3],
+    &kCacheFormats[4],
+    &kOtherCacheFormats[0],
+    &kOtherCacheFormats[1],
+    &kOtherCacheFormats[2],
+    &kOtherCacheFormats[3],
+    &kOtherCacheFormats[4],
+    &kOtherCacheFormats[5],
+    &kOtherCacheFormats[6],
+    &kOtherCacheFormats[7],
+    &kOtherCacheFormats[8],
+    &kOtherCacheFormats[9],
+    &kOtherCacheFormats[10],
+    &kOtherCacheFormats[11],
+    &kOtherCacheFormats[12],
+};
 
-// The index of a format in kCacheFormats, or -1.
+// The index in kCacheFormats, or -1.
 constexpr int format_index(DType dtype, int d_qk, int d_v) {
   int index = 0;
   for (const CacheFormat& format : kCacheFormats) {
@@ -123,16 +405,24 @@ constexpr int format_index(DType dtype, int d_qk, int d_v) {
   return -1;
 }
 
-constexpr bool is_cache_format(DType dtype, int d_qk = kHeadDim, int d_v = kLatent) {
-  return format_index(dtype, d_qk, d_v) >= 0;
+// @pre There is such a format, of the default widths.
+constexpr const CacheFormat& cache_format(DType dtype) {
+  return kCacheFormats[format_index(dtype, kHeadDim, kLatent)];
 }
 
-// @pre There is such a format; a constant of another one does not compile.
-constexpr const CacheFormat& cache_format(DType dtype, int d_qk = kHeadDim, int d_v = kLatent) {
-  return kCacheFormats[format_index(dtype, d_qk, d_v)];
+// Null where there is none.
+constexpr const CacheFormat* find_cache_format(DType dtype, int d_qk, int d_v) {
+  for (const CacheFormat* format : kEveryCacheFormat) {
+    if (format->dtype == dtype && format->d_qk == d_qk && format->d_v == d_v) return format;
+  }
+  return nullptr;
+}
+
+constexpr bool is_cache_format(DType dtype, int d_qk = kHeadDim, int d_v = kLatent) {
+  return find_cache_format(dtype, d_qk, d_v) != nullptr;
 }
 
 template <DType kKv, int kDQk = kHeadDim, int kDV = kLatent>
-inline constexpr CacheFormat kCacheFormat = cache_format(kKv, kDQk, kDV);
+inline constexpr CacheFormat kCacheFormat = *find_cache_format(kKv, kDQk, kDV);
 
 }  // namespace mla

@@ -12,6 +12,12 @@ enum class DType : int32_t {
   bf16,
   e4m3,
   fp8_ds_mla,
+  fp8_ds_v4,
+  fp8_ds_v41,
+  fp4_ds_v41,
+  mxfp4_ds_v4,
+  e8m0,
+  e2m1,
 };
 
 inline constexpr std::array kEveryDType = {
@@ -20,6 +26,12 @@ inline constexpr std::array kEveryDType = {
     DType::bf16,
     DType::e4m3,
     DType::fp8_ds_mla,
+    DType::fp8_ds_v4,
+    DType::fp8_ds_v41,
+    DType::fp4_ds_v41,
+    DType::mxfp4_ds_v4,
+    DType::e8m0,
+    DType::e2m1,
 };
 
 enum class Load : int32_t {

@@ -2,7 +2,7 @@
 
 A tensor is a torch tensor, a NumPy array or another object that speaks DLPack; outputs are allocated in the framework
 and on the device of the first argument unless given. ``Packed`` arguments are one tensor of 576-wide rows, or a tuple
-of latent ``[..., 512]`` and rope ``[..., 64]``. A ``uint8`` cache of 656-wide rows is ``fp8_ds_mla``, of 576-wide
+of latent ``[..., 512]`` and rope ``[..., 64]``. A ``uint8`` cache of 656-wide rows is ``fp8_ds_mla``, of 528-wide rows is ``fp8_ds_mla`` or ``fp8_ds_v41``, of 584-wide rows is ``fp8_ds_v4``, of 288-wide rows is ``fp4_ds_v41``, of 368-wide rows is ``mxfp4_ds_v4``, of 576-wide
 ones ``e4m3``. Errors are those of ``mla_kernels.errors``: an
 ``InvalidArgumentError`` names the argument, and nothing has then been written.
 """
@@ -47,7 +47,7 @@ def decode(
     ----------
     q : [batch, q_len, num_heads, 576], fp32 fp16 bf16
         The absorbed queries of the ``q_len`` newest tokens of each request.
-    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla
+    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4
         Without a block table, page ``b`` is the cache of request ``b``.
     block_table : int32 [batch, table_width], optional
         The pages of each request in order; entries past its length are not read.
@@ -149,6 +149,7 @@ def sparse_decode(
     extra_kv_cache: Packed | None = None,
     extra_indices: Tensor | None = None,
     extra_topk_length: Tensor | None = None,
+    kv_dtype: DTypeLike | None = None,
     softmax_scale: float,
     q_scale: float = 1.0,
     kv_scale: float = 1.0,
@@ -169,7 +170,7 @@ def sparse_decode(
     Parameters
     ----------
     q : [batch, q_len, num_heads, 576], fp32 fp16 bf16
-    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla
+    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4
     indices : int32 [batch, q_len, topk]
         Global slots, ``page * page_size + offset``; a negative one is absent.
     topk_length : int32 [batch, q_len] or [batch], optional
@@ -182,6 +183,9 @@ def sparse_decode(
         Global slots of the second cache.
     extra_topk_length : int32 [batch, q_len] or [batch], optional
         Only so many of a row's indices count.
+    kv_dtype : str or dtype, optional
+        The format of the cache; by default what its element type and row width say. It is needed where two formats have
+        rows of as many bytes.
     softmax_scale : float
         Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
     q_scale : float
@@ -226,6 +230,7 @@ def sparse_decode(
             "extra_kv_cache": extra_kv_cache,
             "extra_indices": extra_indices,
             "extra_topk_length": extra_topk_length,
+            "kv_dtype": kv_dtype,
             "softmax_scale": softmax_scale,
             "q_scale": q_scale,
             "kv_scale": kv_scale,
@@ -240,7 +245,7 @@ def sparse_decode(
             "check": check,
         }
         return torch_ops.call("sparse_decode", arguments)  # type: ignore[no-any-return]
-    kernel = select(selection.sparse_decode, (q, kv_cache, indices, out))
+    kernel = select(selection.sparse_decode, (q, kv_cache, indices, out), kv_dtype)
     return kernel.launch(  # type: ignore[no-any-return]
         q,
         kv_cache,
@@ -452,11 +457,12 @@ def merge_states(
 
 def store_kv(
     latent: Tensor,
-    rope: Tensor,
+    rope: Tensor | None,
     kv_cache: Packed,
     slot_mapping: Tensor,
     *,
     scale: Tensor | None = None,
+    kv_dtype: DTypeLike | None = None,
     power_of_two_scales: bool = False,
     workspace: Tensor | None = None,
     stream: int | None = None,
@@ -467,12 +473,15 @@ def store_kv(
     Parameters
     ----------
     latent : [num_tokens, 512], fp32 fp16 bf16
-    rope : [num_tokens, 64], the type of ``latent``
-    kv_cache : [num_pages, page_size, 576], the type of ``latent`` or e4m3; [..., 656] for fp8_ds_mla
+    rope : [num_tokens, 64], the type of ``latent``; or None where the format has no rope part
+    kv_cache : [num_pages, page_size, 576], the type of ``latent`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4
     slot_mapping : int64 [num_tokens]
         Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.
     scale : float32 [1], optional
         What one unit of an e4m3 element stands for; needed for e4m3, refused otherwise.
+    kv_dtype : str or dtype, optional
+        The format of the cache; by default what its element type and row width say. It is needed where two formats have
+        rows of as many bytes.
     power_of_two_scales : bool
         Whether the scales in the rows of an fp8_ds_mla cache are powers of two: the least one from ``max(amax / 448,
         1e-4)``, as vLLM and FlashMLA store it. By default a scale is ``amax / 448``, and that of a group of zeros
@@ -493,6 +502,7 @@ def store_kv(
             "kv_cache": kv_cache,
             "slot_mapping": slot_mapping,
             "scale": scale,
+            "kv_dtype": kv_dtype,
             "power_of_two_scales": power_of_two_scales,
             "workspace": workspace,
             "stream": stream,
@@ -500,7 +510,7 @@ def store_kv(
         }
         torch_ops.call("store_kv", arguments)
         return
-    kernel = select(selection.store_kv, (latent, kv_cache))
+    kernel = select(selection.store_kv, (latent, kv_cache), kv_dtype)
     kernel.launch(
         latent,
         rope,
@@ -530,11 +540,12 @@ def gather_kv(
 
     Parameters
     ----------
-    kv_cache : [num_pages, page_size, 576], or [..., 656] for fp8_ds_mla
+    kv_cache : [num_pages, page_size, 576], or [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4
     indices : int32 [num_rows]
         Global slots; a negative one gives a row of zeros.
     kv_dtype : str or dtype, optional
-        By default what the cache's element type and row width say.
+        The format of the cache; by default what its element type and row width say. It is needed where two formats have
+        rows of as many bytes.
     out_dtype : str or dtype, optional
         By default the type of ``out``, otherwise of the cache; ``bf16`` for a quantised one.
     kv_scale : float

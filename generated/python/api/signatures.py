@@ -95,6 +95,7 @@ SIGNATURES: dict[str, Signature] = {
             "Tensor? extra_kv_rope, "
             "Tensor? extra_indices, "
             "Tensor? extra_topk_length, "
+            "str? kv_dtype, "
             "float softmax_scale, "
             "float q_scale, "
             "float kv_scale, "
@@ -111,6 +112,7 @@ SIGNATURES: dict[str, Signature] = {
             "extra_kv_cache",
             "extra_indices",
             "extra_topk_length",
+            "kv_dtype",
             "softmax_scale",
             "q_scale",
             "kv_scale",
@@ -119,6 +121,8 @@ SIGNATURES: dict[str, Signature] = {
         ),
         packed=("q", "kv_cache", "extra_kv_cache"),
         selects=("q", "kv_cache", "indices", "out"),
+        selects_by=("kv_dtype",),
+        selects_only=("kv_dtype",),
         outputs=(
             Output("out", "out_dtype", "always", (("q", 0), ("q", 1), ("q", 2), "d_v")),
             Output("lse", "float32", "unless_false", (("q", 0), ("q", 2), ("q", 1))),
@@ -189,17 +193,20 @@ SIGNATURES: dict[str, Signature] = {
         schema=(
             "("
             "Tensor latent, "
-            "Tensor rope, "
+            "Tensor? rope, "
             "Tensor(a!) kv_cache, "
             "Tensor(b!)? kv_rope, "
             "Tensor slot_mapping, "
             "Tensor? scale, "
+            "str? kv_dtype, "
             "bool power_of_two_scales"
             ") -> ()"
         ),
-        order=("latent", "rope", "kv_cache", "slot_mapping", "scale", "power_of_two_scales"),
+        order=("latent", "rope", "kv_cache", "slot_mapping", "scale", "kv_dtype", "power_of_two_scales"),
         packed=("kv_cache",),
         selects=("latent", "kv_cache"),
+        selects_by=("kv_dtype",),
+        selects_only=("kv_dtype",),
         outputs=(),
     ),
     "gather_kv": Signature(

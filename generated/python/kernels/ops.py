@@ -253,9 +253,9 @@ class SparsePrefillKernel(Kernel):
                 max_logits = empty("max_logits", first(q), (q_len, num_heads), "fp32")
             if lse is None:
                 lse = empty("lse", first(q), (q_len, num_heads), "fp32")
-        q = with_rope(q)
-        kv = with_rope(kv)
-        extra_kv = with_rope(extra_kv)
+        q = with_rope(q, self._d_qk)
+        kv = with_rope(kv, self._d_qk)
+        extra_kv = with_rope(extra_kv, self._d_qk)
         if check is not False and flag("check", check):
             self.can_run(
                 q=q,
@@ -376,7 +376,7 @@ class StoreKvKernel(Kernel):
     def launch(
         self,
         latent: Tensor,
-        rope: Tensor,
+        rope: Tensor | None,
         kv_cache: Packed,
         slot_mapping: Tensor,
         *,

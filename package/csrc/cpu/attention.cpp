@@ -21,7 +21,33 @@ KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool) {
     tokens.rope_token_stride = tokens.latent_token_stride;
   }
   tokens.page_size = pool.page_size > 0 ? pool.page_size : 1;
+  tokens.scales = tokens.latent + format.scale_offset;
+  tokens.scales_token_stride = tokens.latent_token_stride;
+  if (format.scale_place == ScalePlace::page) {
+    tokens.latent_token_stride = tokens.rope_token_stride = format.row_bytes;
+    tokens.scales = tokens.latent + tokens.page_size * format.row_bytes;
+    tokens.scales_token_stride = format.scale_bytes;
+  }
   return tokens;
+}
+
+Status check_page_strides(const char* name, const CacheFormat& format, const PoolView& pool,
+                          int64_t num_pages) {
+  if (format.scale_place != ScalePlace::page || num_pages == 0) return {};
+  if (pool.page_size > 1 && pool.latent_token_stride != format.token_bytes) {
+    return Status::error(MLA_STRIDE, name,
+                         text("stride ", pool.latent_token_stride, " along page_size"),
+                         text(format.token_bytes, " bytes a token, because the scales of ",
+                              format.name, " follow the rows of their page"));
+  }
+  if (num_pages > 1 && pool.latent_page_stride % format.page_multiple != 0) {
+    return Status::error(MLA_STRIDE, name,
+                         text("stride ", pool.latent_page_stride, " along num_pages"),
+                         text("a multiple of ", format.page_multiple, ", such as ",
+                              format.page_bytes(pool.page_size), ", to which pages of ",
+                              format.name, " are padded"));
+  }
+  return {};
 }
 
 void set_scales(const Scales& scales, AttendItem& item) {
@@ -32,9 +58,9 @@ void set_scales(const Scales& scales, AttendItem& item) {
 void Outputs::write(const Isa& isa, int64_t b, int64_t s, int64_t h, const RowResult& row) const {
   if (attn_sink != nullptr && row.lse != -std::numeric_limits<float>::infinity()) {
     const float factor = 1 / (1 + std::exp(attn_sink[h] - row.lse));
-    for (int i = 0; i < kLatent; ++i) row.o[i] *= factor;
+    for (int i = 0; i < d_v; ++i) row.o[i] *= factor;
   }
-  isa.from_fp32(dtype, row.o, out.at(b, s, h), kLatent);
+  isa.from_fp32(dtype, row.o, out.at(b, s, h), d_v);
   if (lse.data != nullptr) *reinterpret_cast<float*>(lse.at(b, s, h)) = row.lse;
   if (max_logits.data != nullptr) {
     *reinterpret_cast<float*>(max_logits.at(b, s, h)) = row.max_logit;
@@ -44,15 +70,15 @@ void Outputs::write(const Isa& isa, int64_t b, int64_t s, int64_t h, const RowRe
 States Partials::states(int64_t first, int64_t count, int64_t row) const {
   return {DType::fp32,
           reinterpret_cast<const std::byte*>(o(first, row)),
-          rows_ * kLatent * static_cast<int64_t>(sizeof(float)),
+          rows_ * d_v_ * static_cast<int64_t>(sizeof(float)),
           lse(first, row),
           rows_,
           count};
 }
 
-int64_t attend_nanoseconds(int64_t row_tokens) {
+int64_t attend_nanoseconds(const CacheFormat& format, int64_t row_tokens) {
   constexpr int64_t kMultiplyAddsPerNanosecond = 32;
-  return saturating_product({row_tokens, kHeadDim + kLatent}) / kMultiplyAddsPerNanosecond;
+  return saturating_product({row_tokens, format.d_qk + format.d_v}) / kMultiplyAddsPerNanosecond;
 }
 
 }  // namespace mla::cpu

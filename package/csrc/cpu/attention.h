@@ -48,7 +48,20 @@ struct PoolView {
   int64_t page_size;
 };
 
+// It takes every problem with a cache of pages.
+template <class Problem>
+PoolView pool_view(const Problem& p) {
+  return {p.kv_latent, p.kv_latent_stride_page, p.kv_latent_stride_token,
+          p.kv_rope,   p.kv_rope_stride_page,   p.kv_rope_stride_token,
+          p.page_size};
+}
+
 KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool);
+
+// Refuses strides of a cache [num_pages, page_size] that its format does not have: where the scales
+// follow the rows of a page, these follow each other.
+Status check_page_strides(const char* name, const CacheFormat& format, const PoolView& pool,
+                          int64_t num_pages);
 
 // Sets the scales of the logits and of V; the scale of the output folds into that of V.
 void set_scales(const Scales& scales, AttendItem& item);
@@ -61,7 +74,7 @@ struct QueryRows {
 
 // A row has this result.
 struct RowResult {
-  float* o;  // [kLatent]; a sink changes it
+  float* o;  // [d_v]; a sink changes it
   float lse;
   float max_logit = 0;
 };
@@ -69,6 +82,7 @@ struct RowResult {
 // The tensors that results go to; those without data are absent.
 struct Outputs {
   DType dtype;
+  int d_v;
   RowTensor out;
   RowTensor lse;
   RowTensor max_logits;
@@ -77,21 +91,22 @@ struct Outputs {
   void write(const Isa& isa, int64_t b, int64_t s, int64_t h, const RowResult& row) const;
 };
 
-// The workspace of rows whose tokens are split has slots of [rows][kLatent] partial outputs, then
-// their LSEs, then their largest logits.
+// The workspace of rows whose tokens are split has slots of [rows][d_v] partial outputs, then their
+// LSEs, then their largest logits.
 class Partials {
  public:
-  Partials(void* workspace, int64_t slots, int64_t rows)
+  Partials(void* workspace, int64_t slots, int64_t rows, int d_v)
       : o_(static_cast<float*>(workspace)),
-        lse_(o_ + slots * rows * kLatent),
+        lse_(o_ + slots * rows * d_v),
         max_logits_(lse_ + slots * rows),
-        rows_(rows) {}
+        rows_(rows),
+        d_v_(d_v) {}
 
-  static int64_t bytes(int64_t slots, int64_t rows) {
-    return saturating_product({slots, rows, kLatent + 2, sizeof(float)});
+  static int64_t bytes(int64_t slots, int64_t rows, int d_v) {
+    return saturating_product({slots, rows, d_v + 2, sizeof(float)});
   }
 
-  float* o(int64_t slot, int64_t row) const { return o_ + (slot * rows_ + row) * kLatent; }
+  float* o(int64_t slot, int64_t row) const { return o_ + (slot * rows_ + row) * d_v_; }
   float* lse(int64_t slot, int64_t row) const { return lse_ + slot * rows_ + row; }
   float* max_logit(int64_t slot, int64_t row) const { return max_logits_ + slot * rows_ + row; }
 
@@ -103,10 +118,11 @@ class Partials {
   float* lse_;
   float* max_logits_;
   int64_t rows_;
+  int d_v_;
 };
 
 // Estimates what attending takes, to decide how many threads it is worth.
-int64_t attend_nanoseconds(int64_t row_tokens);
+int64_t attend_nanoseconds(const CacheFormat& format, int64_t row_tokens);
 
 // Rows that one item combines.
 inline constexpr int kCombineRows = 16;

@@ -5,19 +5,16 @@
 
 #include "common/checks.h"
 #include "common/dtype.h"
+#include "cpu/attention.h"
 
 namespace mla::cpu {
 
-constexpr int max_head_dim() {
-  int widest = 0;
-  for (const CacheFormat& format : kCacheFormats) {
-    widest = format.d_qk > widest ? format.d_qk : widest;
-  }
-  return widest;
-}
-
-// A buffer of one row has the columns of the widest one.
-inline constexpr int kMaxHeadDim = max_head_dim();
+// A row of a cache that may be written.
+struct WritableRow {
+  std::byte* latent;
+  std::byte* rope;
+  std::byte* scales;
+};
 
 // Finds the rows of a cache [num_pages, page_size] by global slot, page * page_size + offset.
 class CacheRows {
@@ -25,26 +22,33 @@ class CacheRows {
   // It takes every problem that has one cache.
   template <class Problem>
   CacheRows(const Problem& p, const CacheFormat& format)
-      : latent_{static_cast<std::byte*>(p.kv_latent), p.kv_latent_stride_page,
-                p.kv_latent_stride_token},
-        rope_{static_cast<std::byte*>(p.kv_rope), p.kv_rope_stride_page, p.kv_rope_stride_token},
-        bytes_(static_cast<int64_t>(element_bytes(format.dtype))),
-        num_pages_(p.num_pages),
-        page_size_(p.page_size),
-        rope_offset_(format.rope_offset),
-        has_rope_view_(format.has_rope_view()) {}
+      : format_(format),
+        view_(pool_view(p)),
+        tokens_(pool_tokens(format, view_)),
+        num_pages_(p.num_pages) {}
 
-  int64_t slots() const { return saturating_product({num_pages_, page_size_}); }
+  int64_t slots() const { return saturating_product({num_pages_, view_.page_size}); }
 
-  std::byte* latent(int64_t slot) const { return at(latent_, slot); }
-  std::byte* rope(int64_t slot) const {
-    return has_rope_view_ ? at(rope_, slot) : at(latent_, slot) + rope_offset_;
+  StoredRow at(int64_t slot) const {
+    const int64_t page = slot / tokens_.page_size;
+    const int64_t offset = slot % tokens_.page_size;
+    return {
+        tokens_.latent + page * tokens_.latent_page_stride + offset * tokens_.latent_token_stride,
+        tokens_.rope + page * tokens_.rope_page_stride + offset * tokens_.rope_token_stride,
+        tokens_.scales + page * tokens_.latent_page_stride + offset * tokens_.scales_token_stride};
+  }
+
+  WritableRow writable(int64_t slot) const {
+    const StoredRow row = at(slot);
+    return {const_cast<std::byte*>(row.latent), const_cast<std::byte*>(row.rope),
+            const_cast<std::byte*>(row.scales)};
   }
 
   Status check() const {
-    MLA_TRY(check_extents({{"num_pages", num_pages_}, {"page_size", page_size_}}));
-    return check_present({{"kv_cache", latent_.data, slots()},
-                          {"kv_cache", rope_.data, has_rope_view_ ? slots() : 0}});
+    MLA_TRY(check_extents({{"num_pages", num_pages_}, {"page_size", view_.page_size}}));
+    MLA_TRY(check_page_strides("kv_cache", format_, view_, num_pages_));
+    return check_present({{"kv_cache", view_.latent, slots()},
+                          {"kv_cache", view_.rope, format_.has_rope_view() ? slots() : 0}});
   }
 
   // Refuses slots beyond the cache; negative ones stand for no row.
@@ -54,33 +58,18 @@ class CacheRows {
     for (int64_t i = 0; i < n; ++i) {
       if (slot[i] >= limit) {
         return Status::error(MLA_RANGE, text(name, "[", i, "]"), text(slot[i]),
-                             text("slots below ", limit, " (", num_pages_, " pages of ", page_size_,
-                                  " tokens), or negative for none"));
+                             text("slots below ", limit, " (", num_pages_, " pages of ",
+                                  view_.page_size, " tokens), or negative for none"));
       }
     }
     return {};
   }
 
  private:
-  struct View {
-    std::byte* data;
-    int64_t stride_page;
-    int64_t stride_token;
-  };
-
-  std::byte* at(const View& view, int64_t slot) const {
-    const int64_t page = slot / page_size_;
-    const int64_t offset = slot % page_size_;
-    return view.data + (page * view.stride_page + offset * view.stride_token) * bytes_;
-  }
-
-  View latent_;
-  View rope_;
-  int64_t bytes_;
+  const CacheFormat& format_;
+  PoolView view_;
+  KvTokens tokens_;
   int64_t num_pages_;
-  int64_t page_size_;
-  int rope_offset_;
-  bool has_rope_view_;
 };
 
 // One item copies or converts as many rows, and each takes about as long.

@@ -35,7 +35,7 @@ void combine_columns(const Isa& isa, const States& states, const CombinedLse& ls
     return;
   }
   std::fill_n(o, n, 0.0f);
-  float part[kLatent];
+  float part[kMaxDV];
   for (int64_t i = 0; i < states.count; ++i) {
     const float state_lse = states.lse_of(i);
     if (state_lse == -kInfinity) continue;

@@ -44,7 +44,7 @@ struct CombinedLse {
 CombinedLse combine_lse(const States& states);
 
 // Writes columns [first, first + n) of sum exp(LSE_i - LSE) O_i to o[0, n).
-// @pre n <= kLatent.
+// @pre n <= kMaxDV.
 void combine_columns(const Isa& isa, const States& states, const CombinedLse& lse, int64_t first,
                      int64_t n, float* o);
 

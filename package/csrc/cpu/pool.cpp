@@ -59,7 +59,7 @@ class ThreadScratch {
     const Isa& isa = active_isa();
     const size_t isa_bytes = round_up(isa.scratch_bytes, kAlignment);
     memory_.reset(static_cast<std::byte*>(::operator new(
-        isa_bytes + sizeof(float) * kMaxRows * kLatent, std::align_val_t{kAlignment})));
+        isa_bytes + sizeof(float) * kMaxRows * kMaxDV, std::align_val_t{kAlignment})));
     scratch_ = {memory_.get(), reinterpret_cast<float*>(memory_.get() + isa_bytes)};
     if (isa.prepare_thread != nullptr) isa.prepare_thread();
   }

@@ -11,7 +11,7 @@ namespace mla::cpu {
 // stay below 1 MiB, the cache that a thread can count on.
 struct Scratch {
   std::byte* isa;  // Isa::scratch_bytes
-  float* rows;     // [kMaxRows][kLatent]
+  float* rows;     // [kMaxRows][kMaxDV]
 };
 
 using Work = void (*)(const void* context, int64_t item, const Scratch& scratch);

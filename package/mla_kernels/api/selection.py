@@ -105,16 +105,17 @@ def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, 
 
 def _decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Kernel:
     latent, cache = first(q), first(kv_cache)
+    packed = cache is kv_cache  # the latent of a pair is as wide as a row without a rope part
     try:
         _, q_len, num_heads, _ = latent.shape
         _, page_size, row = cache.shape
         written = None if out is None else out.dtype
         device = device_of("q", latent)  # CuPy's own devices have no hash
-        return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device]
+        return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, packed, paged, written, device]
     except Exception:  # what is no tensor may raise anything
         pass
-    kernel = _found(decode(q, cache, out, paged), out)  # says what is wrong with what has no key
-    key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, paged, written, device)
+    kernel = _found(decode(q, kv_cache, out, paged), out)  # says what is wrong with what has no key
+    key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, packed, paged, written, device)
     return remember(_decodes, key, kernel)
 
 
@@ -133,13 +134,15 @@ def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Conf
     }
 
 
-def sparse_decode(q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | None) -> Config:
+def sparse_decode(
+    q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | None, kv_dtype: DTypeLike | None
+) -> Config:
     """The config of a sparse decode."""
     _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", _WIDTH)
     return {
         "op": "sparse_decode",
         "arch": arch_for("q", first(q)),
-        **_attention(q, "kv_cache", kv_cache, out),
+        **_attention(q, "kv_cache", kv_cache, out, kv_dtype),
         "page_size": _page_size(kv_cache),
         "num_heads": num_heads,
         "q_len": q_len,
@@ -148,13 +151,22 @@ def sparse_decode(q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | No
 
 
 def sparse_prefill(q: Packed, kv: Packed, indices: Tensor, out: Tensor | None) -> Config:
-    """The config of a sparse prefill; ``q_len`` stays open, because every prompt has another."""
-    extents("kv", first(kv), "kv_len", _WIDTH)
+    """The config of a sparse prefill; ``q_len`` stays open, because every prompt has another.
+
+    Rows of the latent alone are served by a kernel for them, or else by one that gets a rope part of zeros.
+    """
+    _, row = extents("kv", first(kv), "kv_len", _WIDTH)
+    _, num_heads, query = extents("q", first(q), "q_len", "num_heads", _WIDTH)
+    arch = arch_for("q", first(q))
+    traits = _attention(q, "kv", kv, out)
+    is_bare = row == LATENT and traits.get("d_qk") == LATENT
+    if is_bare and not (query == row and variants(op="sparse_prefill", arch=arch, d_qk=LATENT)):
+        del traits["d_qk"]
     return {
         "op": "sparse_prefill",
-        "arch": arch_for("q", first(q)),
-        **_attention(q, "kv", kv, out),
-        "num_heads": extents("q", first(q), "q_len", "num_heads", _WIDTH)[1],
+        "arch": arch,
+        **traits,
+        "num_heads": num_heads,
         "topk": extents("indices", indices, "q_len", "topk")[1],
     }
 
@@ -174,14 +186,14 @@ def merge_states(o: Tensor, out: Tensor | None, out_dtype: DTypeLike | None) -> 
     }
 
 
-def store_kv(latent: Tensor, kv_cache: Packed) -> Config:
+def store_kv(latent: Tensor, kv_cache: Packed, kv_dtype: DTypeLike | None) -> Config:
     """The config of a cache write."""
     extents("latent", latent, "num_tokens", str(LATENT))
     return {
         "op": "store_kv",
         "arch": arch_for("latent", first(latent)),
         "in_dtype": dtype_name("latent", latent),
-        **_cache_traits("kv_cache", kv_cache),
+        **_cache_traits("kv_cache", kv_cache, kv_dtype),
         "page_size": _page_size(kv_cache),
     }
 
@@ -213,19 +225,20 @@ def to_global_indices(token_indices: Tensor, page_size: object) -> Config:
     }
 
 
-def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None) -> Config:
+def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None, kv_dtype: DTypeLike | None = None) -> Config:
     return {
         "q_dtype": dtype_name("q", first(q)),
-        **_cache_traits(kv_name, kv),
+        **_cache_traits(kv_name, kv, kv_dtype),
         "out_dtype": None if out is None else dtype_name("out", out),
     }
 
 
 def _cache_traits(argument: str, cache: Packed, kv_dtype: DTypeLike | None = None) -> Config:
     """The traits that the format of a cache has, which ``kv_dtype`` names where its elements do not tell."""
-    form = cache_format(argument, cache)
+    named = element_name(kv_dtype)
+    form = cache_format(argument, cache, named)
     widths = {name: width for name, width in (("d_qk", form.d_qk), ("d_v", form.d_v)) if width != WIDTHS[name]}
-    return {"kv_dtype": form.name if kv_dtype is None else element_name(kv_dtype), **widths}
+    return {"kv_dtype": form.name if named is None else named, **widths}
 
 
 def _page_size(kv_cache: Packed) -> int:

@@ -162,7 +162,7 @@ def _extent(extent: int | str | tuple[str, int], arguments: dict[str, Any]) -> i
         return extent
     if isinstance(extent, str):
         (cache,) = (name for name in ("kv_cache", "kv") if name in arguments)
-        return int(getattr(cache_format(cache, arguments[cache]), extent))
+        return int(getattr(cache_format(cache, arguments[cache], arguments.get("kv_dtype")), extent))
     argument, axis = extent
     return int(first(arguments[argument]).shape[axis])
 
@@ -172,7 +172,7 @@ def _dtype(output: Output, arguments: dict[str, Any], like: torch.Tensor) -> tor
     if output.dtype != "out_dtype":
         return getattr(torch, output.dtype)  # type: ignore[no-any-return]
     asked = arguments.get("out_dtype")
-    if "kv_dtype" in arguments:
+    if "kv_dtype" in arguments and "q" not in arguments:
         cache = arguments["kv_cache"]
         asked = selection.gather_kv(cache, None, arguments["kv_dtype"], asked)["out_dtype"]
     return _TORCH[asked] if asked else like.dtype

@@ -5,36 +5,56 @@ from __future__ import annotations
 import torch
 
 from mla_kernels.compat._arguments import shape_of
-from mla_kernels.errors import DTypeError, UnsupportedError
-from mla_kernels.formats import HEAD_DIM, format_named
+from mla_kernels.errors import DTypeError, ShapeError
+from mla_kernels.formats import FORMATS, HEAD_DIM, LATENT
 
 _BYTES = (torch.uint8, torch.int8, torch.float8_e4m3fn)
-_FP8 = format_named("fp8_ds_mla")
-_MODEL1_ROW = 584
-"""Bytes of a token in FlashMLA's newer layout, which no row of the formats has yet."""
+WIDTHS = (HEAD_DIM, LATENT)
+"""FlashMLA's ``d_qk``, of which 512 is all that DeepSeek V4 has, or what is left without a rope part."""
 
 
-def rows_of(argument: str, cache: object, is_fp8_kvcache: bool) -> torch.Tensor:
-    """A cache ``[num_pages, page_size, num_heads_k, row]``, as bytes where it is fp8.
+def query_of(q: object) -> tuple[int, int, int, int]:
+    """The shape of queries ``[batch, s_q, num_heads_q, d_qk]``.
 
     Raises
     ------
-    DTypeError, ShapeError, UnsupportedError
-        It is no such tensor, or of a layout that no kernel reads yet.
+    DTypeError, ShapeError
+        It is no such tensor.
+    """
+    batch, s_q, h_q, d_qk = shape_of("q", q, "batch", "s_q", "num_heads_q", "d_qk")
+    if d_qk not in WIDTHS:
+        accepts = f"[batch, s_q, num_heads_q, {' or '.join(map(str, WIDTHS))}]"
+        raise ShapeError("q", f"shape {[batch, s_q, h_q, d_qk]}", accepts)
+    return batch, s_q, h_q, d_qk
+
+
+def rows_of(argument: str, cache: object, is_fp8_kvcache: bool, d_qk: int) -> torch.Tensor:
+    """A cache ``[num_pages, page_size, num_heads_k, row]`` for queries of ``d_qk`` columns, as bytes where it is fp8.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        It is no such tensor, or no format of these queries has such rows.
     """
     if not is_fp8_kvcache:
-        shape_of(argument, cache, "num_pages", "page_size", "num_heads_k", HEAD_DIM)
+        shape_of(argument, cache, "num_pages", "page_size", "num_heads_k", d_qk)
         return _tensor(argument, cache)
     tensor = bytes_of(argument, cache)
-    if tensor.shape[-1:] == (_MODEL1_ROW,):
-        accepts = (
-            f"rows of {_FP8.token_bytes} bytes: {_FP8.latent} {_FP8.latent_type}, "
-            f"{_FP8.latent // _FP8.scale_group} float32 scales, {_FP8.rope} {_FP8.rope_type}; "
-            "the other layout is not read yet"
-        )
-        raise UnsupportedError(argument, f"rows of {_MODEL1_ROW} bytes", accepts)
-    shape_of(argument, tensor, "num_pages", "page_size", "num_heads_k", _FP8.token_bytes)
+    *_, row = shape_of(argument, tensor, "num_pages", "page_size", "num_heads_k", "row")
+    rows = byte_rows(d_qk)
+    if row not in rows:
+        accepts = ", ".join(f"{width} ({name})" for width, name in rows.items())
+        raise ShapeError(argument, f"rows of {row} bytes", f"rows of {accepts} bytes, because q has {d_qk} columns")
     return tensor.view(torch.uint8)
+
+
+def byte_rows(d_qk: int) -> dict[int, str]:
+    """The bytes of a token and the format that they mean, for queries of ``d_qk`` columns.
+
+    FlashMLA takes 528 bytes for its V3.2 without rope; of two formats it is the first here.
+    """
+    forms = [form for form in FORMATS if form.is_bytes and form.d_qk == d_qk]
+    return {form.token_bytes: form.name for form in reversed(forms)}
 
 
 def bytes_of(argument: str, cache: object) -> torch.Tensor:

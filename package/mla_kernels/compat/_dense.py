@@ -8,10 +8,10 @@ import torch
 
 from mla_kernels.api import selection
 from mla_kernels.compat._arguments import require_one_dtype, shape_of
-from mla_kernels.compat._caches import rows_of
+from mla_kernels.compat._caches import query_of, rows_of
 from mla_kernels.compat._schedule import FlashMLASchedMeta, filled_by_call, plan_in, schedule
 from mla_kernels.errors import DeviceError, ShapeError
-from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.formats import LATENT
 from mla_kernels.kernels.base import Kernel
 
 
@@ -27,8 +27,8 @@ def decode(  # noqa: PLR0917 (the arguments of the adapter)
     is_fp8_kvcache: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output and natural LSE of ``flash_mla_with_kvcache`` without indices; -inf where a token sees no key."""
-    batch, s_q, h_q, _ = shape_of("q", q, "batch", "s_q", "num_heads_q", HEAD_DIM)
-    cache = rows_of("k_cache", k_cache, is_fp8_kvcache)
+    batch, s_q, h_q, d_qk = query_of(q)
+    cache = rows_of("k_cache", k_cache, is_fp8_kvcache, d_qk)
     _, page_size, h_k, _ = cache.shape
     if not is_fp8_kvcache:
         require_one_dtype(q=q, k_cache=cache)

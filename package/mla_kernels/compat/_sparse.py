@@ -9,10 +9,9 @@ import torch
 
 import mla_kernels as mla
 from mla_kernels.compat._arguments import require_one_dtype, shape_of
-from mla_kernels.compat._caches import rows_of
+from mla_kernels.compat._caches import WIDTHS, byte_rows, query_of, rows_of
 from mla_kernels.compat._schedule import FlashMLASchedMeta, filled_by_call, require_tensors, unscheduled
 from mla_kernels.errors import ShapeError, UnsupportedError
-from mla_kernels.formats import HEAD_DIM, LATENT
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -35,7 +34,7 @@ def decode(  # noqa: PLR0917 (the arguments of the adapter)
     """
     if causal:
         raise UnsupportedError("causal", str(causal), "False, because indices say what a token sees")
-    batch, s_q, h_q, _ = shape_of("q", q, "batch", "s_q", "num_heads_q", HEAD_DIM)
+    batch, s_q, h_q, d_qk = query_of(q)
     cache = _one_head("k_cache", k_cache, is_fp8_kvcache, q)
     topk = shape_of("indices", indices, batch, s_q, "topk")[2]
     config = FlashMLASchedMeta.Config(batch, s_q, h_q, cache.shape[1], 1, causal, is_fp8_kvcache, topk)
@@ -46,8 +45,9 @@ def decode(  # noqa: PLR0917 (the arguments of the adapter)
         config = replace(config, extra_page_block_size=extra_k_cache.shape[1], extra_topk=extra_topk)
         extra_indices = _below(_slots(extra_k_cache), extra_indices)
     _require_schedule(scheduled, num_splits, config, q)
+    kv_dtype = byte_rows(d_qk)[cache.shape[-1]] if is_fp8_kvcache else None
     out, lse = mla.sparse_decode(
-        q, cache, indices, extra_kv_cache=extra_k_cache, extra_indices=extra_indices, **options
+        q, cache, indices, extra_kv_cache=extra_k_cache, extra_indices=extra_indices, kv_dtype=kv_dtype, **options
     )
     return out, lse
 
@@ -55,8 +55,8 @@ def decode(  # noqa: PLR0917 (the arguments of the adapter)
 def prefill(q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, **options: Any) -> States:
     """Output, largest logits and natural LSE of ``flash_mla_sparse_fwd``; both -inf where no index counts."""
     s_q, _, d_qk = shape_of("q", q, "s_q", "num_heads_q", "d_qk")
-    if d_qk not in (LATENT, HEAD_DIM):
-        raise ShapeError("q", f"shape {list(q.shape)}", f"[s_q, num_heads_q, {HEAD_DIM} or {LATENT}]")
+    if d_qk not in WIDTHS:
+        raise ShapeError("q", f"shape {list(q.shape)}", f"[s_q, num_heads_q, {' or '.join(map(str, WIDTHS))}]")
     s_kv, h_kv, _ = shape_of("kv", kv, "s_kv", "num_heads_k", d_qk)
     require_one_dtype(q=q, kv=kv)
     if h_kv != 1:
@@ -66,7 +66,7 @@ def prefill(q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, **options:
 
 
 def _one_head(argument: str, k_cache: object, is_fp8_kvcache: bool, q: torch.Tensor) -> torch.Tensor:
-    cache = rows_of(argument, k_cache, is_fp8_kvcache)
+    cache = rows_of(argument, k_cache, is_fp8_kvcache, q.shape[-1])
     if cache.shape[2] != 1:
         raise ShapeError(argument, f"{cache.shape[2]} heads", "1 head, because indices are given")
     if not is_fp8_kvcache:

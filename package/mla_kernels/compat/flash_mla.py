@@ -15,10 +15,11 @@ import mla_kernels as mla
 from mla_kernels._types import Arch
 from mla_kernels.compat import _dense, _sparse
 from mla_kernels.compat._arguments import Names, require_torch
+from mla_kernels.compat._caches import query_of
 from mla_kernels.compat._schedule import FlashMLASchedMeta, TileSchedulerMetadata, both, schedule, unscheduled
 from mla_kernels.devices.machine import arch_for
 from mla_kernels.errors import InvalidArgumentError, UnsupportedError, ValueRangeError
-from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.formats import LATENT
 from mla_kernels.scalars import count, flag, quoted
 from mla_kernels.tensors import extents
 
@@ -144,10 +145,13 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
 
     Parameters
     ----------
-    q : [batch, s_q, num_heads_q, 576], fp16 bf16 fp32
-    k_cache : [num_pages, page_size, num_heads_k, 576]
-        Of the type of ``q``; with ``is_fp8_kvcache`` [..., 656] bytes, uint8, int8 or float8_e4m3fn: 512 e4m3, four
-        float32 scales, 64 bf16. Query head ``h`` uses KV head ``h // (num_heads_q // num_heads_k)``. Nothing is copied.
+    q : [batch, s_q, num_heads_q, d_qk], fp16 bf16 fp32
+        ``d_qk`` is 576, or 512.
+    k_cache : [num_pages, page_size, num_heads_k, d_qk]
+        Of the type of ``q``. With ``is_fp8_kvcache`` it holds bytes, uint8, int8 or float8_e4m3fn: [..., 656] for 576
+        columns (512 e4m3, four float32 scales, 64 bf16); for 512 columns [..., 584] of DeepSeek V4, FlashMLA's MODEL1,
+        whose pages are padded to a multiple of 576 bytes, [..., 528] of V3.2 without rope, or [..., 288] of V4.1. Query
+        head ``h`` uses KV head ``h // (num_heads_q // num_heads_k)``. Nothing is copied.
     block_table : int32 [batch, table_width]
         The pages of each request in order; entries past its length are not read. Ignored with ``indices``.
     cache_seqlens : int32 [batch]
@@ -158,7 +162,7 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
         What ``get_mla_metadata`` gives, or copies of its tensors. Lengths may differ from those that were scheduled:
         that unbalances the work, and changes no result beyond rounding.
     softmax_scale : float, optional
-        Of the logits; 576 ** -0.5 by default.
+        Of the logits; ``d_qk ** -0.5`` by default.
     causal : bool
         New token ``s`` sees ``cache_seqlens - s_q + 1 + s`` keys; otherwise all. It must be False with ``indices``.
     is_fp8_kvcache : bool
@@ -169,7 +173,7 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     attn_sink : float32 [num_heads_q], optional
         A logit without a value: ``out`` is multiplied by ``exp(lse) / (exp(lse) + exp(attn_sink))``.
     extra_k_cache, extra_indices_in_kvcache, extra_topk_length
-        A second cache with indices and lengths of its own, attended together with the first.
+        A second cache, of the same kind of rows, with indices and lengths of its own, attended together with the first.
     topk_length : int32 [batch], optional
         Only so many of the leading indices count.
 
@@ -190,7 +194,7 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     require_torch(q=q)
     _require_values(head_dim_v=head_dim_v)
     causal, is_fp8_kvcache = flag("causal", causal), flag("is_fp8_kvcache", is_fp8_kvcache)
-    scale = HEAD_DIM**-0.5 if softmax_scale is None else softmax_scale
+    scale = query_of(q)[3] ** -0.5 if softmax_scale is None else softmax_scale
     sparse = {
         "attn_sink": attn_sink,
         "extra_k_cache": extra_k_cache,

@@ -39,7 +39,7 @@ def variants(**filters: object) -> tuple[Variant, ...]:
     Examples
     --------
     >>> import mla_kernels as mla
-    >>> for variant in mla.variants(op="gather_kv", arch="cpu", out_dtype="fp32"):
+    >>> for variant in mla.variants(op="gather_kv", arch="cpu", out_dtype="fp32", d_qk=576):
     ...     print(variant.name)
     cpu_gather_kv_kve4m3_ofp32
     cpu_gather_kv_kvfp32_ofp32

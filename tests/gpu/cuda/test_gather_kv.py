@@ -12,9 +12,10 @@ from torch import Tensor
 from tests.gpu.support.gather_kv import TYPES, check, kernel, pool, scale_of, stored
 from tests.gpu.support.tensors import PADS, PAGE_SIZES, current_stream, guarded, padded
 from tests.support import memory
+from tests.support.caches import write_rows
 from tests.support.compare import Tolerance, assert_close, assert_same_bytes
 from tests.support.memory import width_of
-from tests.support.problems import generator, write_rows
+from tests.support.problems import generator
 from tests.support.sparse import INT_MAX, INT_MIN
 
 FP8_BYTES = torch.arange(256, dtype=torch.uint8)

@@ -12,8 +12,9 @@ from mla_kernels import reference
 from tests.gpu.support.sm90 import each, each_sparse_decode, each_with
 from tests.gpu.support.sparse_results import RESULTS, compare_results
 from tests.support import memory
+from tests.support.caches import encode
 from tests.support.compare import SPARSE, assert_close, assert_same_bytes
-from tests.support.problems import SCALE, Decode, encode, generator, random, tolerances
+from tests.support.problems import SCALE, Decode, generator, random, tolerances
 from tests.support.rows import Row
 from tests.support.sparse import INT_MAX, INT_MIN, SparseDecode
 

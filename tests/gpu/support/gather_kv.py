@@ -13,8 +13,9 @@ from torch import Tensor
 from tests.gpu.support.launches import Case
 from tests.gpu.support.tensors import guarded, padded
 from tests.support import memory
+from tests.support.caches import Packed, encode, write_rows
 from tests.support.compare import assert_same_bytes
-from tests.support.problems import Packed, encode, generator, random, unchanged, write_rows
+from tests.support.problems import generator, random, unchanged
 
 TYPES = [("fp16", "fp16"), ("bf16", "bf16")]
 TYPES += [(kv, out) for kv in ("e4m3", "fp8_ds_mla") for out in ("fp32", "fp16", "bf16")]

@@ -187,7 +187,7 @@ def pages(**changes: Any) -> torch.Tensor:
             ShapeError,
             r"got shape \[2, 16, 576\]; accepts \[batch, s_q, num_",
         ),
-        ("q", torch.zeros(2, 1, 16, 512), ShapeError, r"accepts \[batch, s_q, num_heads_q, 576\]"),
+        ("q", torch.zeros(2, 1, 16, 320), ShapeError, r"accepts \[batch, s_q, num_heads_q, 576 or 512\]"),
         ("q", torch.zeros(2, 1, 16, 576).numpy(), DTypeError, "got ndarray; accepts a dense torch tensor"),
         ("q", torch.zeros(2, 1, 16, 1152).bfloat16()[..., ::2], InvalidArgumentError, "got stride 2"),
         ("k_cache", torch.zeros(4, 128, 576), ShapeError, r"accepts \[num_pages, page_size, num_heads_k, 576\]"),

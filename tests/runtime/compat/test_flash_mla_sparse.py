@@ -126,10 +126,21 @@ def test_an_object_of_dense_decode():
 @pytest.mark.parametrize(
     ("name", "value", "error", "text"),
     [
-        ("q", torch.zeros(3, 1, 16, 512).bfloat16(), ShapeError, "accepts .*576"),
+        ("q", torch.zeros(3, 1, 16, 320).bfloat16(), ShapeError, "accepts .*576 or 512"),
+        (
+            "q",
+            torch.zeros(3, 1, 16, 512).bfloat16(),
+            ShapeError,
+            "k_cache: got rows of 656 bytes; accepts .*584 .fp8_ds_v4.",
+        ),
         ("k_cache", torch.zeros(9, 64, 1, 656), DTypeError, "got float32; accepts uint8, int8 or float8_e4m3fn, beca"),
-        ("k_cache", torch.zeros(9, 64, 1, 584).byte(), UnsupportedError, "got rows of 584 bytes; accepts rows of 656"),
-        ("k_cache", torch.zeros(9, 64, 1, 576).byte(), ShapeError, r"accepts \[num_pages, page_size, num_heads_k, 656"),
+        ("k_cache", torch.zeros(9, 64, 1, 584).byte(), ShapeError, "got rows of 584 bytes; accepts rows of 656"),
+        (
+            "k_cache",
+            torch.zeros(9, 64, 1, 576).byte(),
+            ShapeError,
+            "accepts rows of 656 .fp8_ds_mla. bytes, because q has",
+        ),
         ("k_cache", torch.zeros(9, 64, 2, 656).byte(), ShapeError, "got 2 heads; accepts 1 head, because indices are"),
         ("k_cache", None, DTypeError, "got NoneType; accepts a torch tensor"),
         ("is_fp8_kvcache", False, InvalidArgumentError, r"k_cache: got shape \[9, 64, 1, 656\]"),

@@ -163,10 +163,10 @@ def test_models(run):
     assert status == 0
     (row,) = (line for line in out.splitlines() if line.startswith("DeepSeek-V3.2 "))
     assert row.split() == ["DeepSeek-V3.2", "128", "576", "512", "2048", "cpu"]
-    (row,) = (line for line in out.splitlines() if line.startswith("Mistral-Small-4 "))
+    (row,) = (line for line in out.splitlines() if line.startswith("MiniCPM3-4B "))
     assert row.endswith("no payload here")
     served = {each["name"]: each["served_by"] for each in json.loads(run("models", "--json")[1])}
-    assert (served["Kimi-K2"], served["DeepSeek-V4-Flash"]) == (["cpu"], [])
+    assert (served["Kimi-K2"], served["DeepSeek-V4-Flash"], served["A.X-K2"]) == (["cpu"], ["cpu"], [])
     assert "GLM-4.7-Flash" not in run("models", "--tensor-parallel=8")[1]
 
 
@@ -180,7 +180,7 @@ def test_one_model(run):
         (128, "cpu_decode_qbf16_kvbf16_obf16_direct_split"),
         (128, "cpu_decode_qbf16_kve4m3_obf16_direct_split"),
     ]
-    assert "none of its operations" in run("models", "Mistral-Small-4")[1]
+    assert "none of its operations" in run("models", "MiniCPM3-4B")[1]
 
 
 def test_completion(run, tmp_path):

@@ -195,11 +195,11 @@ def test_widths_that_are_left_out_are_the_default_ones():
 @pytest.mark.parametrize("op", ["decode", "sparse_decode", "sparse_prefill"])
 def test_widths_that_no_variant_has_are_refused_with_candidates_and_the_reason(op):
     with pytest.raises(VariantNotFoundError) as caught:
-        mla.lookup(op=op, arch="cpu", q_dtype="bf16", d_qk=320, d_v=256)
+        mla.lookup(op=op, arch="cpu", q_dtype="bf16", d_qk=288, d_v=256)
     message = str(caught.value)
     assert f"cpu_{op}_qbf16_kvbf16_obf16_direct_" in message
-    assert "d_qk is 320; accepts 576" in message
-    assert "it cannot be added: d_qk 320 is outside the domain of the matrix: 576" in message
+    assert "d_qk is 288; accepts 576" in message
+    assert "it cannot be added: d_qk 288 is outside the domain of the matrix: 576, 512, 320" in message
 
 
 def test_an_op_without_a_cache_has_no_widths():

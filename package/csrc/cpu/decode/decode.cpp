@@ -24,7 +24,7 @@ PlanShape plan_shape(const Problem& p) {
   return {p.batch, rows, ceil_div(rows, kMaxRows), p.max_splits, p.batch_invariant != 0};
 }
 
-Status check_shapes(const Problem& p) {
+Status check_shapes(const Problem& p, const AttentionTypes& types) {
   MLA_TRY(check_extents({{"batch", p.batch},
                          {"q_len", p.q_len},
                          {"num_heads", p.num_heads},
@@ -35,9 +35,10 @@ Status check_shapes(const Problem& p) {
   // Plans count items in 32 bits, and a request has at most 64 splits.
   constexpr int64_t kMostRows = kMaxInt / 64;
   if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
-    return Status::error(MLA_SHAPE, "q",
-                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", kHeadDim, "]"),
-                         text("up to ", kMostRows, " rows of ", kHeadDim));
+    return Status::error(
+        MLA_SHAPE, "q",
+        text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", types.kv.d_qk, "]"),
+        text("up to ", kMostRows, " rows of ", types.kv.d_qk));
   }
   return {};
 }
@@ -89,7 +90,7 @@ Status check_values(const Problem& p, const AttentionTypes& types) {
   const int64_t tokens = saturating_product({p.num_pages, p.page_size});
   MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch},
                          {"q", p.q_latent, rows},
-                         {"q", p.q_rope, rows},
+                         {"q", p.q_rope, types.kv.rope > 0 ? rows : 0},
                          {"out", p.out, rows},
                          {"kv_cache", p.kv_latent, tokens},
                          {"kv_cache", p.kv_rope, types.kv.has_rope_view() ? tokens : 0}}));
@@ -107,24 +108,24 @@ class Launch {
         types_(types),
         q_latent_(row_tensor(p.q_latent, element_bytes(types.q), p.q_latent_stride_b,
                              p.q_latent_stride_s, p.q_latent_stride_h)),
-        q_rope_(row_tensor(p.q_rope, element_bytes(types.q), p.q_rope_stride_b, p.q_rope_stride_s,
-                           p.q_rope_stride_h)),
+        q_rope_(types.kv.rope == 0 ? q_latent_
+                                   : row_tensor(p.q_rope, element_bytes(types.q), p.q_rope_stride_b,
+                                                p.q_rope_stride_s, p.q_rope_stride_h)),
         outputs_{types.out,
+                 types.kv.d_v,
                  row_tensor(p.out, element_bytes(types.out), p.out_stride_b, p.out_stride_s,
                             p.out_stride_h),
                  row_tensor(p.lse, sizeof(float), p.lse_stride_b, p.lse_stride_s, p.lse_stride_h),
                  {}},
-        partials_(workspace, plan.header->slots, shape_.rows),
-        tokens_(pool_tokens(
-            types.kv, {p.kv_latent, p.kv_latent_stride_page, p.kv_latent_stride_token, p.kv_rope,
-                       p.kv_rope_stride_page, p.kv_rope_stride_token, p.page_size})) {}
+        partials_(workspace, plan.header->slots, shape_.rows, types.kv.d_v),
+        tokens_(pool_tokens(types.kv, pool_view(p))) {}
 
   Status run() const {
     MLA_TRY(parallel(plan_.header->items, nanoseconds(),
                      [this](int64_t i, const Scratch& scratch) { attend(i, scratch); }));
     const int64_t blocks = ceil_div(shape_.rows, kCombineRows);
     const int64_t row_states = plan_.header->slots * shape_.rows;
-    return parallel(plan_.header->split_requests * blocks, row_states * kLatent / 8,
+    return parallel(plan_.header->split_requests * blocks, row_states * types_.kv.d_v / 8,
                     [this, blocks](int64_t i, const Scratch& scratch) {
                       combine(plan_.entries[i / blocks], i % blocks * kCombineRows, scratch);
                     });
@@ -144,7 +145,7 @@ class Launch {
   int64_t nanoseconds() const {
     int64_t tokens = 0;
     for (int64_t b = 0; b < p_.batch; ++b) tokens += seq_lens(p_)[b];
-    return attend_nanoseconds(saturating_product({tokens, shape_.rows}));
+    return attend_nanoseconds(types_.kv, saturating_product({tokens, shape_.rows}));
   }
 
   Item item(int64_t index) const {
@@ -185,11 +186,11 @@ class Launch {
       attend_rows(item, work, scratch);
     } else {
       std::fill_n(lse, item.rows, -std::numeric_limits<float>::infinity());
-      if (!split) std::fill_n(scratch.rows, item.rows * kLatent, 0.0f);
+      if (!split) std::fill_n(scratch.rows, item.rows * types_.kv.d_v, 0.0f);
     }
     if (split) return;
     for (int r = 0; r < item.rows; ++r) {
-      write(item.entry, item.first + r, {scratch.rows + r * kLatent, lse[r]});
+      write(item.entry, item.first + r, {scratch.rows + r * types_.kv.d_v, lse[r]});
     }
   }
 
@@ -207,6 +208,7 @@ class Launch {
     work.q_dtype = types_.q;
     work.format = &types_.kv;
     work.rows = item.rows;
+    work.o_stride = types_.kv.d_v;
     work.q_latent = query.latent;
     work.q_rope = query.rope;
     work.kv = tokens_;
@@ -225,7 +227,7 @@ class Launch {
     for (int64_t row = first; row < end; ++row) {
       const States states = partials_.states(entry.first_slot, entry.splits, row);
       const CombinedLse lse = combine_lse(states);
-      combine_columns(isa_, states, lse, 0, kLatent, scratch.rows);
+      combine_columns(isa_, states, lse, 0, types_.kv.d_v, scratch.rows);
       write(entry, row, {scratch.rows, lse.value});
     }
   }
@@ -250,29 +252,30 @@ class Launch {
 
 Status can_run(const Problem& p, const AttentionTypes& types) {
   MLA_TRY(check_environment());
-  MLA_TRY(check_shapes(p));
+  MLA_TRY(check_shapes(p, types));
   MLA_TRY(check_contiguous(p));
+  MLA_TRY(check_page_strides("kv_cache", types.kv, pool_view(p), p.num_pages));
   return check_scales(types.q, types.kv, scales(p));
 }
 
-Status plan_size(const Problem& p, int64_t* bytes) {
-  MLA_TRY(check_shapes(p));
+Status plan_size(const Problem& p, const AttentionTypes& types, int64_t* bytes) {
+  MLA_TRY(check_shapes(p, types));
   *bytes = plan_bytes(plan_shape(p));
   return {};
 }
 
-Status plan(const Problem& p, Buffer plan) {
-  MLA_TRY(check_shapes(p));
+Status plan(const Problem& p, const AttentionTypes& types, Buffer plan) {
+  MLA_TRY(check_shapes(p, types));
   MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch}}));
   MLA_TRY(check_lengths(p, kMaxInt));
   make_plan(plan_shape(p), seq_lens(p), plan);
   return {};
 }
 
-Status workspace_size(const Problem& p, int64_t* bytes) {
-  MLA_TRY(check_shapes(p));
+Status workspace_size(const Problem& p, const AttentionTypes& types, int64_t* bytes) {
+  MLA_TRY(check_shapes(p, types));
   const PlanShape shape = plan_shape(p);
-  *bytes = Partials::bytes(plan_slots(shape), shape.rows);
+  *bytes = Partials::bytes(plan_slots(shape), shape.rows, types.kv.d_v);
   return {};
 }
 

@@ -10,18 +10,20 @@ namespace mla::cpu {
 namespace decode {
 
 Status can_run(const mla_decode_problem& problem, const AttentionTypes& types);
-Status plan_size(const mla_decode_problem& problem, int64_t* bytes);
-Status plan(const mla_decode_problem& problem, Buffer plan);
-Status workspace_size(const mla_decode_problem& problem, int64_t* bytes);
+Status plan_size(const mla_decode_problem& problem, const AttentionTypes& types, int64_t* bytes);
+Status plan(const mla_decode_problem& problem, const AttentionTypes& types, Buffer plan);
+Status workspace_size(const mla_decode_problem& problem, const AttentionTypes& types,
+                      int64_t* bytes);
 Status launch(const mla_decode_problem& problem, const AttentionTypes& types, ConstBuffer plan,
               Buffer workspace);
 
 }  // namespace decode
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
+          int kDV = kLatent>
 struct Decode : Op<mla_decode_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
-  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv, kDQk, kDV>, kOut};
+  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV));
 
   static Status can_run(const Problem& problem);
   static Status plan_size(const Problem& problem, int64_t* bytes);
@@ -32,30 +34,33 @@ struct Decode : Op<mla_decode_problem> {
 
 // These are not inline, so that a variant that nobody instantiates is a link error.
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::can_run(const Problem& problem) {
   return decode::can_run(problem, kTypes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan_size(const Problem& problem, int64_t* bytes) {
-  return decode::plan_size(problem, bytes);
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan_size(const Problem& problem,
+                                                                     int64_t* bytes) {
+  return decode::plan_size(problem, kTypes, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan(const Problem& problem, Buffer plan, Stream) {
-  return decode::plan(problem, plan);
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan(const Problem& problem, Buffer plan,
+                                                                Stream) {
+  return decode::plan(problem, kTypes, plan);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
-                                                               int64_t* bytes) {
-  return decode::workspace_size(problem, bytes);
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::workspace_size(const Problem& problem,
+                                                                          int64_t* bytes) {
+  return decode::workspace_size(problem, kTypes, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer plan,
-                                                       Buffer workspace, Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem& problem,
+                                                                  ConstBuffer plan,
+                                                                  Buffer workspace, Stream) {
   return decode::launch(problem, kTypes, plan, workspace);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/attention.h"
 #include "cpu/cache_rows.h"
 
 namespace mla::cpu::gather_kv {
@@ -16,7 +15,7 @@ const int32_t* indices(const Problem& p) { return static_cast<const int32_t*>(p.
 Status check_values(const Problem& p, const CacheFormat& format) {
   MLA_TRY(check_present({{"indices", p.indices, p.num_rows},
                          {"out", p.out_latent, p.num_rows},
-                         {"out", p.out_rope, p.num_rows}}));
+                         {"out", p.out_rope, format.rope > 0 ? p.num_rows : 0}}));
   const CacheRows cache(p, format);
   MLA_TRY(cache.check());
   return cache.check_slots("indices", indices(p), p.num_rows);
@@ -30,14 +29,17 @@ void gather_row(const Problem& p, const CacheRows& cache, const CacheFormat& for
   const int64_t slot = indices(p)[i];
   if (slot < 0) {
     std::memset(latent, 0, format.latent * bytes);
-    std::memset(rope, 0, format.rope * bytes);
-  } else if (format.dtype == out) {
-    std::memcpy(latent, cache.latent(slot), format.latent * bytes);
-    std::memcpy(rope, cache.rope(slot), format.rope * bytes);
+    if (format.rope > 0) std::memset(rope, 0, format.rope * bytes);
+    return;
+  }
+  const StoredRow stored = cache.at(slot);
+  if (format.dtype == out) {
+    std::memcpy(latent, stored.latent, format.latent * bytes);
+    if (format.rope > 0) std::memcpy(rope, stored.rope, format.rope * bytes);
   } else {
     const Isa& isa = active_isa();
-    float row[kMaxHeadDim];
-    isa.gather_row(format, cache.latent(slot), cache.rope(slot), p.kv_scale, row);
+    float row[kMaxDQk];
+    isa.gather_row(format, stored, p.kv_scale, row);
     isa.from_fp32(out, row, latent, format.latent);
     isa.from_fp32(out, row + format.latent, rope, format.rope);
   }

@@ -1,10 +1,12 @@
 #pragma once
 
-#include "common/rows.h"
+#include "cpu/rows.h"
 
 namespace mla::cpu::gather_kv {
 
 // A row is copied, or dequantised.
-constexpr bool supports(DType kv, DType out) { return converts_rows(kv) && is_float(out); }
+constexpr bool supports(DType kv, DType out, int d_qk, int d_v) {
+  return converts_rows(kv, d_qk, d_v) && is_float(out);
+}
 
 }  // namespace mla::cpu::gather_kv

@@ -4,13 +4,21 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "cpu/isa/widths.h"
 
 namespace mla::cpu {
 
 inline constexpr int kMaxRows = 128;  // of queries in one item
 
 // attend may use as much beside the item's rows of O, so that a thread stays within 1 MiB.
-inline constexpr size_t kMaxScratchBytes = (1 << 20) - sizeof(float) * kMaxRows * kLatent;
+inline constexpr size_t kMaxScratchBytes = (1 << 20) - sizeof(float) * kMaxRows * kMaxDV;
+
+// A row of a cache as stored. Its scales are the latent's, in a cache that holds scales.
+struct StoredRow {
+  const std::byte* latent;
+  const std::byte* rope;
+  const std::byte* scales;
+};
 
 // Tells where the tokens of one request lie. Strides count bytes.
 //
@@ -20,10 +28,12 @@ inline constexpr size_t kMaxScratchBytes = (1 << 20) - sizeof(float) * kMaxRows 
 struct KvTokens {
   const std::byte* latent = nullptr;  // of slot 0
   const std::byte* rope = nullptr;
+  const std::byte* scales = nullptr;  // their pages are the latent's
   int64_t latent_page_stride = 0;
   int64_t latent_token_stride = 0;
   int64_t rope_page_stride = 0;
   int64_t rope_token_stride = 0;
+  int64_t scales_token_stride = 0;
   int64_t page_size = 1;
   const int32_t* page_table = nullptr;
   int64_t fixed_page = 0;
@@ -40,16 +50,16 @@ struct AttendItem {
   DType q_dtype = DType::fp32;  // fp32, fp16, bf16
   const CacheFormat* format = nullptr;
   int rows = 0;                           // 1..kMaxRows
-  const void* const* q_latent = nullptr;  // [rows] -> [kLatent]
-  const void* const* q_rope = nullptr;    // [rows] -> [kRope]
+  const void* const* q_latent = nullptr;  // [rows] -> [latent of the format]
+  const void* const* q_rope = nullptr;    // [rows] -> [rope of the format]
   KvTokens kv;
   int64_t begin = 0;
   int64_t end = 0;
   const int64_t* row_limit = nullptr;  // [rows] or null
   float scale = 1;
   float v_scale = 1;
-  float* o = nullptr;  // [rows][kLatent], stride o_stride
-  int64_t o_stride = kLatent;
+  float* o = nullptr;  // [rows][d_v], stride o_stride
+  int64_t o_stride = 0;
   float* lse = nullptr;        // [rows]
   float* max_logit = nullptr;  // [rows] or null
   std::byte* scratch = nullptr;

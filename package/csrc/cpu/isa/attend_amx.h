@@ -8,13 +8,14 @@ namespace mla::cpu {
 namespace {
 
 inline void attend_amx(const AttendItem& item) {
-  if (!has_bf16_products(item)) return attend_fp32(item);
+  const bool has_tiles = item.format->d_qk == kHeadDim && item.format->d_v == kLatent;
+  if (!has_tiles || !has_bf16_products(item)) return attend_fp32(item);
   AmxScratch& scratch = *reinterpret_cast<AmxScratch*>(item.scratch);
   RowState& state = scratch.rows;
   const int padded_rows = round_up(item.rows, kTile);
   const int panels = padded_rows / kTile;
   start_rows(item, state);
-  pack_q_pairs(item, padded_rows, scratch.q[0][0]);
+  pack_q_pairs<kPairs>(item, padded_rows, scratch.q[0][0]);
   AmxBlocks blocks(item, state.max_visible);
   AmxAhead ahead(blocks.prefetch, panels);
   // Whatever ran on this thread since the last call may have changed the configuration.

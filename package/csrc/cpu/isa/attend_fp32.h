@@ -11,47 +11,53 @@ namespace {
 // A block is a whole number of both token tiles, and leaves room in a 1 MiB L2 for Q and O.
 inline constexpr int kFp32Block = 60 / kManyTokens * kManyTokens;
 
+template <int kDQk>
 struct alignas(64) Fp32Scratch {
-  float q[kMaxRows * kHeadDim];    // [panel][kHeadDim][kLanes]
-  float kv[kFp32Block][kHeadDim];  // tokens of a block
+  float q[kMaxRows * kDQk];    // [panel][kDQk][kLanes]
+  float kv[kFp32Block][kDQk];  // tokens of a block
   float scores[kFp32Block][kScoreStride];
   int32_t position[kFp32Block];
   RowState rows;
 };
-static_assert(sizeof(Fp32Scratch) <= kMaxScratchBytes);
+inline constexpr size_t kFp32ScratchBytes = sizeof(Fp32Scratch<kMaxDQk>);
+static_assert(kFp32ScratchBytes <= kMaxScratchBytes);
 static_assert(kFp32Block >= kLanes, "pack_q stages a panel of rows in kv");
 
-inline void pack_q(const AttendItem& item, int rows, Fp32Scratch& scratch) {
+template <int kDQk>
+inline void pack_q(const AttendItem& item, int rows, Fp32Scratch<kDQk>& scratch) {
+  const CacheFormat& format = *item.format;
   float* panel = scratch.q;
   for (int first = 0; first < rows; first += kLanes) {
     for (int r = 0; r < kLanes; ++r) {
       float* row = scratch.kv[r];
       if (first + r < item.rows) {
-        to_fp32(item.q_dtype, item.q_latent[first + r], row, kLatent);
-        to_fp32(item.q_dtype, item.q_rope[first + r], row + kLatent, kRope);
+        to_fp32(item.q_dtype, item.q_latent[first + r], row, format.latent);
+        to_fp32(item.q_dtype, item.q_rope[first + r], row + format.latent, format.rope);
       } else {
         __builtin_memset(row, 0, sizeof scratch.kv[0]);
       }
     }
-    for (int d = 0; d < kHeadDim; ++d) {
+    for (int d = 0; d < kDQk; ++d) {
       for (int r = 0; r < kLanes; ++r) *panel++ = scratch.kv[r][d];
     }
   }
 }
 
+template <int kDQk>
 inline void load_block(const AttendItem& item, const TokenBlocks<kFp32Block>& blocks,
-                       Fp32Scratch& scratch) {
+                       Fp32Scratch<kDQk>& scratch) {
   const int tokens = blocks.count();
   for (int t = 0; t < tokens; ++t) {
-    row_to_fp32(*item.format, blocks[t].latent, blocks[t].rope, scratch.kv[t]);
+    row_to_fp32(*item.format, blocks[t], scratch.kv[t]);
     scratch.position[t] = blocks[t].position;
   }
   const int padded = round_up(tokens, kManyTokens);
   __builtin_memset(scratch.kv[tokens], 0, (padded - tokens) * sizeof scratch.kv[0]);
 }
 
-inline void attend_fp32(const AttendItem& item) {
-  Fp32Scratch& scratch = *reinterpret_cast<Fp32Scratch*>(item.scratch);
+template <int kDQk, int kDV>
+inline void attend_fp32(const AttendItem& item, Widths<kDQk, kDV>) {
+  auto& scratch = *reinterpret_cast<Fp32Scratch<kDQk>*>(item.scratch);
   RowState& state = scratch.rows;
   const int padded_rows = round_up(item.rows, kLanes);
   start_rows(item, state);
@@ -62,14 +68,18 @@ inline void attend_fp32(const AttendItem& item) {
   while (blocks.advance()) {
     const int tokens = blocks.count();
     load_block(item, blocks, scratch);
-    score_block<Fp32Dot, kHeadDim, kScoreStride>(scratch.q, padded_rows / kLanes, scratch.kv[0],
-                                                 tokens, scratch.scores[0], ahead);
+    score_block<Fp32Dot, kDQk, kDQk, kScoreStride>(scratch.q, padded_rows / kLanes, scratch.kv[0],
+                                                   tokens, scratch.scores[0], ahead);
     softmax(scratch.scores[0], scratch.position, tokens, padded_rows, item.scale, state);
-    value_block<Fp32Dot, kScoreStride, kHeadDim>(scratch.scores[0], item.rows, scratch.kv[0],
-                                                 tokens, correction, item.o, item.o_stride, ahead);
+    value_block<Fp32Dot, kDV, kScoreStride, kDQk>(scratch.scores[0], item.rows, scratch.kv[0],
+                                                  tokens, correction, item.o, item.o_stride, ahead);
     correction = state.correction;
   }
   finish_rows(item, state);
+}
+
+inline void attend_fp32(const AttendItem& item) {
+  with_widths(*item.format, [&item](auto widths) { attend_fp32(item, widths); });
 }
 
 }  // namespace

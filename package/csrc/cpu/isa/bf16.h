@@ -11,9 +11,8 @@
 namespace mla::cpu {
 namespace {
 
-inline constexpr int kPairs = kHeadDim / 2;
 inline constexpr int kVectorColumns = 32;  // of bf16
-static_assert(kLanes == 16 && kLatent / 2 % kLanes == 0 && kPairs % kLanes == 0);
+static_assert(kLanes == 16);
 
 using Words [[gnu::vector_size(64)]] = uint32_t;
 
@@ -33,7 +32,8 @@ inline bool has_bf16_products(const AttendItem& item) {
   const bool is_e4m3 = format.latent_type == DType::e4m3 &&
                        (format.rope_type == DType::e4m3 || format.rope_type == DType::bf16) &&
                        format.scale_group % kVectorColumns == 0;
-  return item.q_dtype == DType::bf16 && (is_bf16 || is_e4m3);
+  const bool has_vectors = format.latent % kVectorColumns == 0 && format.rope % kVectorColumns == 0;
+  return item.q_dtype == DType::bf16 && (is_bf16 || is_e4m3) && has_vectors;
 }
 
 // Puts 16-bit halves into words of (low, high), in the order 0 16 1 17 ...
@@ -76,12 +76,12 @@ MLA_ALWAYS_INLINE void to_bf16(DType from, const std::byte* columns, int count, 
 }
 
 // Dequantises a cache row as stored, without the scale of the cache, and rounds it to bf16.
-inline void row_to_bf16(const CacheFormat& format, const TokenRow& token, uint32_t* row) {
+inline void row_to_bf16(const CacheFormat& format, const StoredRow& token, uint32_t* row) {
   if (format.is_bytes) {
     const int columns = format.scale_group;
-    for (int group = 0; group < kLatent / columns; ++group) {
-      const float scale = load_as<float>(token.latent + format.scale_offset, group);
-      for (int i = group * columns; i < (group + 1) * columns; i += kVectorColumns) {
+    for (int first = 0; first < format.latent; first += columns) {
+      const float scale = group_scale(format.scale_type, token.scales, first / columns);
+      for (int i = first; i < first + columns; i += kVectorColumns) {
         const Words words = e4m3_to_bf16(token.latent + i);
         const Vec low = (Vec)(words << 16) * scale;
         const Vec high = (Vec)(words & 0xffff0000) * scale;
@@ -89,9 +89,9 @@ inline void row_to_bf16(const CacheFormat& format, const TokenRow& token, uint32
       }
     }
   } else {
-    to_bf16(format.latent_type, token.latent, kLatent, row);
+    to_bf16(format.latent_type, token.latent, format.latent, row);
   }
-  to_bf16(format.rope_type, token.rope, kRope, row + kLatent / 2);
+  to_bf16(format.rope_type, token.rope, format.rope, row + format.latent / 2);
 }
 
 // Puts 32 columns of two tokens into words of (even, odd) token, even columns first, then odd ones.
@@ -138,14 +138,16 @@ MLA_ALWAYS_INLINE void transpose(Words* m) {
 
 // Packs Q as [panel of 16 rows][pair][row].
 // @pre rows is a multiple of 16.
+template <int kPairs>
 inline void pack_q_pairs(const AttendItem& item, int rows, uint32_t* q) {
-  constexpr int kLatentVectors = kLatent / 2 / kLanes;
+  static_assert(kPairs % kLanes == 0);
+  const int latent_vectors = item.format->latent / kVectorColumns;
   for (int first = 0; first < rows; first += kLanes) {
     for (int i = 0; i < kPairs / kLanes; ++i, q += kLanes * kLanes) {
       Words words[kLanes] = {};
       for (int r = 0; r < kLanes && first + r < item.rows; ++r) {
-        words[r] = i < kLatentVectors ? load_as<Words>(item.q_latent[first + r], i)
-                                      : load_as<Words>(item.q_rope[first + r], i - kLatentVectors);
+        words[r] = i < latent_vectors ? load_as<Words>(item.q_latent[first + r], i)
+                                      : load_as<Words>(item.q_rope[first + r], i - latent_vectors);
       }
       transpose(words);
       for (int d = 0; d < kLanes; ++d) store_words(q + d * kLanes, words[d]);

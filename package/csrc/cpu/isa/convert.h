@@ -1,5 +1,7 @@
 #pragma once
 
+#include "cpu/elements.h"
+#include "cpu/isa/attend.h"
 #include "cpu/isa/simd.h"
 
 namespace mla::cpu {
@@ -64,31 +66,52 @@ inline void accumulate(float* __restrict o, const float* __restrict part, float 
   for (int64_t i = 0; i < n; ++i) o[i] += weight * part[i];
 }
 
-// Dequantises a cache row as stored, without the scale of the cache, to [kHeadDim].
-//
-// @pre converts_rows() is true of the format: a latent in a row of bytes is e4m3.
-inline void row_to_fp32(const CacheFormat& format, const void* latent, const void* rope,
-                        float* __restrict row) {
-  if (format.is_bytes) {
-    const std::byte* const bytes = static_cast<const std::byte*>(latent);
-    const int columns = format.scale_group;
-    for (int group = 0; group < kLatent / columns; ++group) {
-      const float scale = load_as<float>(bytes + format.scale_offset, group);
-      const int first = group * columns;
-      for (int i = 0; i < columns; ++i) {
-        row[first + i] = scale * e4m3_to_fp32(load_as<uint8_t>(bytes + first, i));
-      }
-    }
-  } else {
-    to_fp32_inline(format.latent_type, latent, row, kLatent);
+// The scale of a group of columns.
+MLA_ALWAYS_INLINE float group_scale(DType type, const std::byte* scales, int group) {
+  switch (type) {
+    case DType::e8m0:
+      return e8m0_to_fp32(load_as<uint8_t>(scales, group));
+    case DType::e4m3:
+      return e4m3_to_fp32(load_as<uint8_t>(scales, group));
+    default:
+      return load_as<float>(scales, group);
   }
-  to_fp32_inline(format.rope_type, rope, row + kLatent, kRope);
 }
 
-inline void gather_row(const CacheFormat& format, const void* latent, const void* rope,
-                       float kv_scale, float* row) {
-  row_to_fp32(format, latent, rope, row);
-  for (int i = 0; i < kHeadDim; ++i) row[i] *= kv_scale;
+// Dequantises the latent of a row that has scales, whose elements are e4m3 or e2m1.
+inline void scaled_to_fp32(const CacheFormat& format, const StoredRow& stored,
+                           float* __restrict row) {
+  const int columns = format.scale_group;
+  const bool is_e4m3 = format.latent_type == DType::e4m3;
+  for (int first = 0; first < format.latent; first += columns) {
+    const float scale = group_scale(format.scale_type, stored.scales, first / columns);
+    if (is_e4m3) {
+      for (int i = 0; i < columns; ++i) {
+        row[first + i] = scale * e4m3_to_fp32(load_as<uint8_t>(stored.latent + first, i));
+      }
+    } else {
+      for (int i = 0; i < columns; ++i) {
+        const uint8_t pair = load_as<uint8_t>(stored.latent, (first + i) / 2);
+        row[first + i] = scale * e2m1_to_fp32(i % 2 == 0 ? pair & 0xf : pair >> 4);
+      }
+    }
+  }
+}
+
+// Dequantises a row of a cache, without the scale of the cache, to [d_qk].
+inline void row_to_fp32(const CacheFormat& format, const StoredRow& stored, float* row) {
+  if (format.is_bytes) {
+    scaled_to_fp32(format, stored, row);
+  } else {
+    to_fp32_inline(format.latent_type, stored.latent, row, format.latent);
+  }
+  to_fp32_inline(format.rope_type, stored.rope, row + format.latent, format.rope);
+}
+
+inline void gather_row(const CacheFormat& format, const StoredRow& stored, float kv_scale,
+                       float* row) {
+  row_to_fp32(format, stored, row);
+  for (int i = 0; i < format.d_qk; ++i) row[i] *= kv_scale;
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ struct Isa {
   void (*from_fp32)(DType to, const float* src, void* dst, int64_t n);
   // Adds weight * part to o.
   void (*accumulate)(float* o, const float* part, float weight, int64_t n);
-  // Dequantises one cache row to [kHeadDim].
-  void (*gather_row)(const CacheFormat& format, const void* latent, const void* rope,
-                     float kv_scale, float* row);
+  // Dequantises one cache row to [d_qk].
+  void (*gather_row)(const CacheFormat& format, const StoredRow& stored, float kv_scale,
+                     float* row);
   // Is called once in each thread before its first attend, unless it is null.
   void (*prepare_thread)();
 };

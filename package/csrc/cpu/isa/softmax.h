@@ -85,16 +85,17 @@ inline void softmax(float* scores, const int32_t* position, int tokens, int rows
 }
 
 inline void finish_rows(const AttendItem& item, const RowState& state) {
+  const int d_v = item.format->d_v;
   for (int r = 0; r < item.rows; ++r) {
     float* o = item.o + r * item.o_stride;
     const float sum = state.sum[r];
     const float max = state.max[r];
     const bool nan = sum != sum;
     if (sum == 0) {
-      for (int d = 0; d < kLatent; ++d) o[d] = 0;
+      for (int d = 0; d < d_v; ++d) o[d] = 0;
     } else {
       const float factor = item.v_scale / sum;
-      for (int d = 0; d < kLatent; ++d) o[d] *= factor;
+      for (int d = 0; d < d_v; ++d) o[d] *= factor;
     }
     // The row max ignores NaN and the sum does not; but an infinite logit makes the sum NaN too.
     const bool finite = !nan || max == kInfinity;

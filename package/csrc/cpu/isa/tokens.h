@@ -5,9 +5,7 @@
 namespace mla::cpu {
 namespace {
 
-struct TokenRow {
-  const std::byte* latent;
-  const std::byte* rope;
+struct TokenRow : StoredRow {
   int32_t position;  // in the item's range
 };
 
@@ -23,6 +21,7 @@ class TokenIterator {
       if (i >= run_end_ && !start_run(i)) continue;
       row.latent = latent_ + (i - run_begin_) * kv_.latent_token_stride;
       row.rope = rope_ + (i - run_begin_) * kv_.rope_token_stride;
+      row.scales = scales_ + (i - run_begin_) * kv_.scales_token_stride;
       row.position = static_cast<int32_t>(i - begin_);
       return true;
     }
@@ -50,6 +49,7 @@ class TokenIterator {
     }
     latent_ = kv_.latent + page * kv_.latent_page_stride + offset * kv_.latent_token_stride;
     rope_ = kv_.rope + page * kv_.rope_page_stride + offset * kv_.rope_token_stride;
+    scales_ = kv_.scales + page * kv_.latent_page_stride + offset * kv_.scales_token_stride;
     return true;
   }
 
@@ -65,6 +65,7 @@ class TokenIterator {
   int64_t end_;
   const std::byte* latent_ = nullptr;  // of token run_begin_
   const std::byte* rope_ = nullptr;
+  const std::byte* scales_ = nullptr;
   int64_t run_begin_ = 0;
   int64_t run_end_ = 0;
 };

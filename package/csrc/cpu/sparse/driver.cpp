@@ -49,7 +49,7 @@ Division divide(const Problem& p) {
 
 int64_t query_tokens(const Problem& p) { return p.batch * p.q_len; }
 
-Status check_shapes(const Problem& p, const Names& names) {
+Status check_shapes(const Problem& p, const AttentionTypes& types, const Names& names) {
   MLA_TRY(check_extents({{"batch", p.batch},
                          {"q_len", p.q_len},
                          {"num_heads", p.num_heads},
@@ -62,9 +62,10 @@ Status check_shapes(const Problem& p, const Names& names) {
                          {"max_splits", p.max_splits}}));
   constexpr int64_t kMostRows = int64_t{1} << 40;
   if (saturating_product({p.batch, p.q_len, std::max<int64_t>(1, p.num_heads)}) > kMostRows) {
-    return Status::error(MLA_SHAPE, "q",
-                         text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", kHeadDim, "]"),
-                         text("up to 2^40 rows of ", kHeadDim));
+    return Status::error(
+        MLA_SHAPE, "q",
+        text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", types.kv.d_qk, "]"),
+        text("up to 2^40 rows of ", types.kv.d_qk));
   }
   return {};
 }
@@ -81,9 +82,7 @@ Selection selection_of(const Problem& p, const AttentionTypes& types, const char
           p.topk_length_stride_b,
           p.topk_length_stride_s,
           saturating_product({p.num_pages, p.page_size}),
-          pool_tokens(types.kv,
-                      {p.kv_latent, p.kv_latent_stride_page, p.kv_latent_stride_token, p.kv_rope,
-                       p.kv_rope_stride_page, p.kv_rope_stride_token, p.page_size})};
+          pool_tokens(types.kv, pool_view(p))};
 }
 
 Selection main_selection(const Problem& p, const AttentionTypes& types) {
@@ -102,7 +101,7 @@ Status check_values(const Problem& p, const AttentionTypes& types, const Names& 
   const bool has_rope = types.kv.has_rope_view();
   MLA_TRY(
       check_present({{"q", p.q_latent, rows},
-                     {"q", p.q_rope, rows},
+                     {"q", p.q_rope, types.kv.rope > 0 ? rows : 0},
                      {"out", p.out, rows},
                      {"indices", p.indices, saturating_product({tokens, p.topk})},
                      {"extra_indices", p.extra_indices, saturating_product({tokens, p.extra_topk})},
@@ -126,22 +125,24 @@ class Launch {
         extra_(extra_selection(p, types)),
         q_latent_(row_tensor(p.q_latent, element_bytes(types.q), p.q_latent_stride_b,
                              p.q_latent_stride_s, p.q_latent_stride_h)),
-        q_rope_(row_tensor(p.q_rope, element_bytes(types.q), p.q_rope_stride_b, p.q_rope_stride_s,
-                           p.q_rope_stride_h)),
+        q_rope_(types.kv.rope == 0 ? q_latent_
+                                   : row_tensor(p.q_rope, element_bytes(types.q), p.q_rope_stride_b,
+                                                p.q_rope_stride_s, p.q_rope_stride_h)),
         outputs_{types.out,
+                 types.kv.d_v,
                  row_tensor(p.out, element_bytes(types.out), p.out_stride_b, p.out_stride_s,
                             p.out_stride_h),
                  row_tensor(p.lse, sizeof(float), p.lse_stride_b, p.lse_stride_s, p.lse_stride_h),
                  row_tensor(p.max_logits, sizeof(float), p.max_logits_stride_b,
                             p.max_logits_stride_s, p.max_logits_stride_h),
                  static_cast<const float*>(p.attn_sink)},
-        partials_(workspace, division_.slots(), query_tokens(p) * p.num_heads) {}
+        partials_(workspace, division_.slots(), query_tokens(p) * p.num_heads, types.kv.d_v) {}
 
   Status run() const {
     const int64_t rows = query_tokens(p_) * p_.num_heads;
     const int64_t blocks = query_tokens(p_) * division_.row_blocks;
     const int64_t nanoseconds =
-        attend_nanoseconds(saturating_product({rows, p_.topk + p_.extra_topk}));
+        attend_nanoseconds(types_.kv, saturating_product({rows, p_.topk + p_.extra_topk}));
     if (!division_.split()) {
       return parallel(blocks, nanoseconds, [this](int64_t i, const Scratch& scratch) {
         attend_whole(block(i), scratch);
@@ -151,7 +152,7 @@ class Launch {
     MLA_TRY(parallel(blocks * parts, nanoseconds, [this, parts](int64_t i, const Scratch& scratch) {
       attend_part(block(i / parts), i % parts, scratch);
     }));
-    return parallel(ceil_div(rows, kCombineRows), rows * parts * kLatent / 8,
+    return parallel(ceil_div(rows, kCombineRows), rows * parts * d_v() / 8,
                     [this, rows](int64_t i, const Scratch& scratch) {
                       const int64_t end = std::min(rows, (i + 1) * kCombineRows);
                       for (int64_t row = i * kCombineRows; row < end; ++row) combine(row, scratch);
@@ -173,6 +174,8 @@ class Launch {
     int64_t begin;
     int64_t end;
   };
+
+  int64_t d_v() const { return types_.kv.d_v; }
 
   Block block(int64_t index) const {
     const int64_t token = index / division_.row_blocks;
@@ -201,22 +204,20 @@ class Launch {
     float max_logits[kMaxRows];
     for (int64_t i = 0; i < parts; ++i) {
       const int64_t at = i * division_.block_rows;
-      attend(block, part(block, i), scratch, scratch.rows + at * kLatent, lse + at,
-             max_logits + at);
+      attend(block, part(block, i), scratch, scratch.rows + at * d_v(), lse + at, max_logits + at);
     }
     for (int64_t r = 0; r < block.rows; ++r) {
       if (parts == 1) {
-        write(block.b, block.s, block.first + r,
-              {scratch.rows + r * kLatent, lse[r], max_logits[r]});
+        write(block.b, block.s, block.first + r, {scratch.rows + r * d_v(), lse[r], max_logits[r]});
         continue;
       }
       const States states = {DType::fp32,
-                             reinterpret_cast<const std::byte*>(scratch.rows + r * kLatent),
-                             division_.block_rows * kLatent * int64_t{sizeof(float)},
+                             reinterpret_cast<const std::byte*>(scratch.rows + r * d_v()),
+                             division_.block_rows * d_v() * int64_t{sizeof(float)},
                              lse + r,
                              division_.block_rows,
                              parts};
-      float o[kLatent];
+      float o[kMaxDV];
       write(block.b, block.s, block.first + r,
             combined(states, max_logits + r, division_.block_rows, o));
     }
@@ -231,7 +232,7 @@ class Launch {
   void attend(const Block& block, const Part& part, const Scratch& scratch, float* o, float* lse,
               float* max_logits) const {
     if (part.begin >= part.end) {
-      std::fill_n(o, block.rows * kLatent, 0.0f);
+      std::fill_n(o, block.rows * d_v(), 0.0f);
       std::fill_n(lse, block.rows, -kInfinity);
       std::fill_n(max_logits, block.rows, -kInfinity);
       return;
@@ -252,6 +253,7 @@ class Launch {
     item.begin = part.begin;
     item.end = part.end;
     item.o = o;
+    item.o_stride = d_v();
     item.lse = lse;
     item.max_logit = max_logits;
     item.scratch = scratch.isa;
@@ -269,7 +271,7 @@ class Launch {
   RowResult combined(const States& states, const float* max_logits, int64_t stride,
                      float* o) const {
     const CombinedLse lse = combine_lse(states);
-    combine_columns(isa_, states, lse, 0, kLatent, o);
+    combine_columns(isa_, states, lse, 0, d_v(), o);
     float greatest = -kInfinity;
     for (int64_t i = 0; i < states.count; ++i) {
       greatest = std::max(greatest, max_logits[i * stride]);
@@ -297,14 +299,20 @@ class Launch {
 
 Status can_run(const Problem& p, const AttentionTypes& types, const Names& names) {
   MLA_TRY(check_environment());
-  MLA_TRY(check_shapes(p, names));
+  MLA_TRY(check_shapes(p, types, names));
+  MLA_TRY(check_page_strides(names.kv, types.kv, pool_view(p), p.num_pages));
+  if (has_extra(p)) {
+    const Problem extra = as_extra(p);
+    MLA_TRY(check_page_strides(names.extra_kv, types.kv, pool_view(extra), extra.num_pages));
+  }
   return check_scales(types.q, types.kv, scales(p));
 }
 
-Status workspace_size(const Problem& p, const Names& names, int64_t* bytes) {
-  MLA_TRY(check_shapes(p, names));
+Status workspace_size(const Problem& p, const AttentionTypes& types, const Names& names,
+                      int64_t* bytes) {
+  MLA_TRY(check_shapes(p, types, names));
   const Division division = divide(p);
-  *bytes = Partials::bytes(division.slots(), query_tokens(p) * p.num_heads);
+  *bytes = Partials::bytes(division.slots(), query_tokens(p) * p.num_heads, types.kv.d_v);
   return {};
 }
 

@@ -19,7 +19,8 @@ inline constexpr Names kPrefillNames = {"kv", "extra_kv", false};
 
 Status can_run(const mla_sparse_decode_problem& problem, const AttentionTypes& types,
                const Names& names);
-Status workspace_size(const mla_sparse_decode_problem& problem, const Names& names, int64_t* bytes);
+Status workspace_size(const mla_sparse_decode_problem& problem, const AttentionTypes& types,
+                      const Names& names, int64_t* bytes);
 Status launch(const mla_sparse_decode_problem& problem, const AttentionTypes& types,
               const Names& names, Buffer workspace);
 

@@ -7,30 +7,32 @@
 
 namespace mla::cpu {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
+          int kDV = kLatent>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
-  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv, kDQk, kDV>, kOut};
+  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV));
 
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
 };
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::can_run(const Problem& problem) {
   return sparse::can_run(problem, kTypes, sparse::kDecodeNames);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
-                                                                     int64_t* bytes) {
-  return sparse::workspace_size(problem, sparse::kDecodeNames, bytes);
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::workspace_size(
+    const Problem& problem, int64_t* bytes) {
+  return sparse::workspace_size(problem, kTypes, sparse::kDecodeNames, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
-                                                             Buffer workspace, Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem& problem,
+                                                                        ConstBuffer,
+                                                                        Buffer workspace, Stream) {
   return sparse::launch(problem, kTypes, sparse::kDecodeNames, workspace);
 }
 

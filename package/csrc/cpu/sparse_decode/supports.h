@@ -1,12 +1,13 @@
 #pragma once
 
-#include "common/rows.h"
+#include "cpu/rows.h"
 
 namespace mla::cpu::sparse_decode {
 
 // Q and the output are floats; rows of KV are converted.
-constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule) {
-  return is_float(q) && converts_rows(kv) && is_float(out) && load == Load::direct &&
+constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule, int d_qk,
+                        int d_v) {
+  return is_float(q) && converts_rows(kv, d_qk, d_v) && is_float(out) && load == Load::direct &&
          schedule == Schedule::split;
 }
 

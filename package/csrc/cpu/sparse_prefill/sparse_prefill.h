@@ -8,10 +8,11 @@
 
 namespace mla::cpu {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
+          int kDV = kLatent>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv>, kOut};
-  static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule));
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv, kDQk, kDV>, kOut};
+  static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV));
 
   static Status can_run(const Problem& problem);
   static Status launch(const Problem& problem, ConstBuffer plan, Buffer workspace, Stream stream);
@@ -25,14 +26,15 @@ struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   }
 };
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::can_run(const Problem& problem) {
   return sparse::can_run(as_whole(problem), kTypes, sparse::kPrefillNames);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
-                                                              Buffer workspace, Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status SparsePrefill<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem& problem,
+                                                                         ConstBuffer,
+                                                                         Buffer workspace, Stream) {
   return sparse::launch(as_whole(problem), kTypes, sparse::kPrefillNames, workspace);
 }
 

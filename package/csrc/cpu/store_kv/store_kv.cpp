@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
-#include "cpu/attention.h"
 #include "cpu/cache_rows.h"
+#include "cpu/store_kv/quantise.h"
 
 namespace mla::cpu::store_kv {
 namespace {
 
 using Problem = mla_store_kv_problem;
-using Limits = std::numeric_limits<float>;
 
 const int64_t* slot_mapping(const Problem& p) {
   return static_cast<const int64_t*>(p.slot_mapping);
@@ -21,7 +19,7 @@ const int64_t* slot_mapping(const Problem& p) {
 Status check_values(const Problem& p, const CacheFormat& format) {
   const bool scaled = format.scale_place == ScalePlace::tensor;
   MLA_TRY(check_present({{"latent", p.latent, p.num_tokens},
-                         {"rope", p.rope, p.num_tokens},
+                         {"rope", p.rope, format.rope > 0 ? p.num_tokens : 0},
                          {"slot_mapping", p.slot_mapping, p.num_tokens},
                          {"scale", p.scale, scaled ? 1 : 0}}));
   const CacheRows cache(p, format);
@@ -39,65 +37,40 @@ void divide(float* values, int n, float divisor) {
   for (int i = 0; i < n; ++i) values[i] /= divisor;
 }
 
-// NaN is ignored.
-float greatest_magnitude(const float* values, int n) {
-  float greatest = 0;
-  for (int i = 0; i < n; ++i) {
-    const float magnitude = std::fabs(values[i]);
-    greatest = magnitude > greatest ? magnitude : greatest;
-  }
-  return greatest;
-}
-
-// Rounds a positive number up to a power of two.
-float power_of_two_from(float value) {
-  int exponent = 0;
-  const float fraction = std::frexp(value, &exponent);
-  return std::ldexp(1.0f, fraction == 0.5f ? exponent - 1 : exponent);
-}
-
-// Returns the scale of a group. It is a normal number, so that the quotients keep their precision
-// and a group of zeros divides.
-float group_scale(const float* values, int n, bool is_power_of_two) {
-  const float scale = greatest_magnitude(values, n) / kMaxE4m3;
-  if (!is_power_of_two) return std::clamp(scale, Limits::min(), Limits::max());
-  return power_of_two_from(std::clamp(scale, kLeastPowerOfTwoScale, kGreatestPowerOfTwoScale));
-}
-
-// Divides each group of the latent by a scale of its own, and writes the scales into the row.
-// @pre The format's scales are float32 and lie in the row; its latent is e4m3.
-void scale_groups(const CacheFormat& format, bool power_of_two, float* latent, std::byte* row) {
-  const int columns = format.scale_group;
-  for (int group = 0; group < format.latent / columns; ++group) {
-    float* const values = latent + group * columns;
-    const float scale = group_scale(values, columns, power_of_two);
-    divide(values, columns, scale);
-    std::memcpy(row + format.scale_offset + group * sizeof scale, &scale, sizeof scale);
-  }
-}
-
-void store_row(const Problem& p, DType in, const CacheFormat& format, int64_t t, std::byte* latent,
-               std::byte* rope) {
+void store_row(const Problem& p, DType in, const CacheFormat& format, int64_t t,
+               const WritableRow& to) {
   const int64_t bytes = static_cast<int64_t>(element_bytes(in));
   const std::byte* from_latent =
       static_cast<const std::byte*>(p.latent) + t * p.latent_stride_t * bytes;
   const std::byte* from_rope = static_cast<const std::byte*>(p.rope) + t * p.rope_stride_t * bytes;
   if (in == format.dtype) {
-    std::memcpy(latent, from_latent, format.latent * bytes);
-    std::memcpy(rope, from_rope, format.rope * bytes);
+    std::memcpy(to.latent, from_latent, format.latent * bytes);
+    if (format.rope > 0) std::memcpy(to.rope, from_rope, format.rope * bytes);
     return;
   }
   const Isa& isa = active_isa();
-  float values[kMaxHeadDim];
+  float values[kMaxDQk];
   isa.to_fp32(in, from_latent, values, format.latent);
-  isa.to_fp32(in, from_rope, values + format.latent, format.rope);
-  if (format.scale_place == ScalePlace::tensor) {
+  if (format.rope > 0) isa.to_fp32(in, from_rope, values + format.latent, format.rope);
+  if (format.is_bytes) {
+    quantise(format, p.power_of_two_scales != 0, values, to);
+  } else {
     divide(values, format.d_qk, *static_cast<const float*>(p.scale));
-  } else if (format.scale_place == ScalePlace::row) {
-    scale_groups(format, p.power_of_two_scales != 0, values, latent);
+    isa.from_fp32(format.latent_type, values, to.latent, format.latent);
   }
-  isa.from_fp32(format.latent_type, values, latent, format.latent);
-  isa.from_fp32(format.rope_type, values + format.latent, rope, format.rope);
+  if (format.rope > 0) {
+    isa.from_fp32(format.rope_type, values + format.latent, to.rope, format.rope);
+  }
+}
+
+// Scales that are always powers of two need not be asked for.
+Status check_row_scales(const CacheFormat& format, const Problem& p) {
+  Problem asked = p;
+  if (format.scale_type == DType::e8m0) asked.power_of_two_scales = 0;
+  MLA_TRY(check_store_scales(format, asked));
+  if (format.scale_type != DType::e4m3 || p.power_of_two_scales == 0) return {};
+  return Status::error(MLA_UNSUPPORTED, "power_of_two_scales", "True",
+                       text("False, because the scales of ", format.name, " are e4m3"));
 }
 
 }  // namespace
@@ -105,7 +78,7 @@ void store_row(const Problem& p, DType in, const CacheFormat& format, int64_t t,
 Status can_run(const Problem& p, const CacheFormat& format) {
   MLA_TRY(check_environment());
   MLA_TRY(check_extents({{"num_tokens", p.num_tokens}}));
-  return check_store_scales(format, p);
+  return check_row_scales(format, p);
 }
 
 Status launch(const Problem& p, DType in, const CacheFormat& format) {
@@ -116,7 +89,7 @@ Status launch(const Problem& p, DType in, const CacheFormat& format) {
     const int64_t end = std::min(p.num_tokens, (i + 1) * kCopyRows);
     for (int64_t t = i * kCopyRows; t < end; ++t) {
       const int64_t slot = slot_mapping(p)[t];
-      if (slot >= 0) store_row(p, in, format, t, cache.latent(slot), cache.rope(slot));
+      if (slot >= 0) store_row(p, in, format, t, cache.writable(slot));
     }
   };
   return parallel(ceil_div(p.num_tokens, kCopyRows), p.num_tokens * kCopyNanoseconds, store);

@@ -13,6 +13,8 @@ static_assert(sizeof(void*) == sizeof(int64_t));
 // the tensor is absent.
 alignas(256) char empty_tensor[1];
 
+constexpr int64_t kAnyExtent = -1;
+
 PyObject* text(const char* words) { return PyUnicode_FromString(words); }
 
 PyObject* integer_text(long long number) { return PyUnicode_FromFormat("%lld", number); }
@@ -81,7 +83,7 @@ PyObject* Problem::shape_text(const TensorBinding& binding) const {
   const Ref comma(text(", "));
   const Ref joined(names && comma ? PyUnicode_Join(comma.get(), names.get()) : nullptr);
   if (!joined) return nullptr;
-  return binding.row != Row::packed || type_->byte_row
+  return binding.row != Row::packed || type_->byte_row || spec_.format->rope == 0
              ? PyUnicode_FromFormat("[%U]", joined.get())
              : PyUnicode_FromFormat("[%U], or a pair with %d and %d in the last place",
                                     joined.get(), spec_.format->latent, spec_.format->rope);
@@ -166,7 +168,7 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   const int outer = binding.outer;
   const bool single = outer == 0 && tensor.ndim == 0;  // stands for a row of one element
   if ((tensor.ndim != outer + (binding.row != Row::none) && !single) ||
-      (row > 0 && tensor.ndim > outer && tensor.shape[outer] != row)) {
+      (row != kAnyExtent && tensor.ndim > outer && tensor.shape[outer] != row)) {
     return refuse(MLA_SHAPE, argument, view.shape_text(), shape_text(binding));
   }
   int64_t own_strides[kMaxOuter + 1];
@@ -196,12 +198,12 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
          (view.bytes == 0 || add_memory(binding, argument, view, offset));
 }
 
-// Returns the extent that a row must have, or 0 where it may have any.
+// Returns the extent that a row must have.
 int64_t Problem::row_extent(const TensorBinding& binding) const {
   switch (binding.row) {
     case Row::none:
     case Row::dim:
-      return 0;
+      return kAnyExtent;
     case Row::fixed:
       return binding.extent;
     case Row::packed:
@@ -213,7 +215,7 @@ int64_t Problem::row_extent(const TensorBinding& binding) const {
     case Row::value:
       return spec_.format->d_v;
   }
-  return 0;
+  return kAnyExtent;
 }
 
 // Points rope into the packed row that latent starts, with the same strides.
@@ -243,7 +245,7 @@ bool Problem::is_cache_scale(const TensorBinding& binding) const {
 }
 
 bool Problem::set_none(const TensorBinding& binding) {
-  if (partial_) return true;
+  if (partial_ || (binding.row == Row::rope && spec_.format->rope == 0)) return true;
   if (is_cache_scale(binding)) {
     return refuse(MLA_DTYPE, {binding.name}, text("None"),
                   PyUnicode_FromFormat("a float32 tensor of one element, because kv_cache is %s",

@@ -203,9 +203,9 @@ bool find_format(PyObject* traits, Spec* spec) {
   if (name == nullptr || !read_width(traits, "d_qk", &d_qk) || !read_width(traits, "d_v", &d_v)) {
     return false;
   }
-  for (const CacheFormat& format : kCacheFormats) {
-    if (strcmp(format.name, name) != 0 || format.d_qk != d_qk || format.d_v != d_v) continue;
-    spec->format = &format;
+  for (const CacheFormat* format : kEveryCacheFormat) {
+    if (strcmp(format->name, name) != 0 || format->d_qk != d_qk || format->d_v != d_v) continue;
+    spec->format = format;
     return true;
   }
   PyErr_Format(PyExc_ValueError, "no cache has kv_dtype '%s', d_qk %d and d_v %d", name, d_qk, d_v);

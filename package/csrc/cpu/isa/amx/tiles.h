@@ -8,12 +8,14 @@
 namespace mla::cpu {
 namespace {
 
-// Tiles have 16 rows of 64 bytes. S^T = K Q^T puts query rows in lanes for the softmax and takes K
-// as it lies; only V and P have to be rearranged, and for a single panel of 16 rows only P.
+// The tiles are those of the default widths. They have 16 rows of 64 bytes. S^T = K Q^T puts query
+// rows in lanes for the softmax and takes K as it lies; only V and P have to be rearranged, and for
+// a single panel of 16 rows only P.
 inline constexpr int kTile = 16;
 inline constexpr int kTileDepth = 32;             // bf16 that one tile product sums over
 inline constexpr int kTileWords = kTile * kTile;  // 32-bit
 inline constexpr int kTileBytes = 64;             // of a row
+inline constexpr int kPairs = kHeadDim / 2;
 inline constexpr int kQkSteps = kHeadDim / kTileDepth;
 inline constexpr int kLatentSteps = kLatent / kTileDepth;
 inline constexpr int kAmxBlock = 128;  // tokens; more would spend less on O, and more scratch

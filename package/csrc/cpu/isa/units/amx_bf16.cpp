@@ -4,7 +4,7 @@
 namespace mla::cpu {
 
 const Isa kAmxBf16 = {
-    "amx_bf16", sizeof(AmxScratch) > sizeof(Fp32Scratch) ? sizeof(AmxScratch) : sizeof(Fp32Scratch),
+    "amx_bf16", sizeof(AmxScratch) > kFp32ScratchBytes ? sizeof(AmxScratch) : kFp32ScratchBytes,
     attend_amx, to_fp32,
     from_fp32,  accumulate,
     gather_row, nullptr};

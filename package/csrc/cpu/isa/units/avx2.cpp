@@ -3,7 +3,7 @@
 
 namespace mla::cpu {
 
-const Isa kAvx2 = {"avx2",    sizeof(Fp32Scratch), attend_fp32, to_fp32,
-                   from_fp32, accumulate,          gather_row,  nullptr};
+const Isa kAvx2 = {"avx2",    kFp32ScratchBytes, attend_fp32, to_fp32,
+                   from_fp32, accumulate,        gather_row,  nullptr};
 
 }  // namespace mla::cpu

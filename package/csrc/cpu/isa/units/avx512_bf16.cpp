@@ -5,7 +5,7 @@ namespace mla::cpu {
 
 const Isa kAvx512Bf16 = {
     "avx512_bf16",
-    sizeof(Bf16DotScratch) > sizeof(Fp32Scratch) ? sizeof(Bf16DotScratch) : sizeof(Fp32Scratch),
+    kBf16DotScratchBytes > kFp32ScratchBytes ? kBf16DotScratchBytes : kFp32ScratchBytes,
     attend_bf16_dot,
     to_fp32,
     from_fp32,

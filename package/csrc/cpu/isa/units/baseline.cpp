@@ -3,7 +3,7 @@
 
 namespace mla::cpu {
 
-const Isa kBaseline = {"baseline", sizeof(Fp32Scratch), attend_fp32, to_fp32,
-                       from_fp32,  accumulate,          gather_row,  nullptr};
+const Isa kBaseline = {"baseline", kFp32ScratchBytes, attend_fp32, to_fp32,
+                       from_fp32,  accumulate,        gather_row,  nullptr};
 
 }  // namespace mla::cpu

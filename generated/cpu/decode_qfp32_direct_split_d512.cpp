@@ -1,0 +1,5 @@
+// Generated from codegen/matrix.
+#include "cpu/decode/decode.h"
+
+template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512>;
+template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512>;

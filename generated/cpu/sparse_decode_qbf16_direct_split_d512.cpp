@@ -1,0 +1,10 @@
+// Generated from codegen/matrix.
+#include "cpu/sparse_decode/sparse_decode.h"
+
+template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;
+template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;
+template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;
+template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v4, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;
+template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;
+template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp4_ds_v41, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;
+template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::mxfp4_ds_v4, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;

@@ -1,0 +1,21 @@
+// Generated from codegen/matrix.
+#include "cpu/store_kv/store_kv.h"
+
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp32, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::e4m3, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp8_ds_mla, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp8_ds_v4, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp8_ds_v41, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp4_ds_v41, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp16, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::e4m3, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v4, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v41, 512>;
+template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp4_ds_v41, 512>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::bf16, 512>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::e4m3, 512>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla, 512>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v4, 512>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v41, 512>;
+template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::fp4_ds_v41, 512>;
