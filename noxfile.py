@@ -216,9 +216,9 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """Build the wheel, install it in a clean environment, and run a decode and a sparse layer of DeepSeek's shapes."""
+    """Build the wheel, install it in a clean environment, and run a decode and layers of several models' shapes."""
     session.install(core_wheel(session), TORCH, "rich>=13")
-    for example in ("decode", "deepseek_layer"):
+    for example in ("decode", "deepseek_layer", "model_layer"):
         session.run("python", str(ROOT / "examples" / f"{example}.py"))
 
 
