@@ -20,9 +20,9 @@ POISON = {"int32": 0x7F, "int64": 0x7F}
 """The byte that unused memory is full of: NaN in floats, and a large positive number in integers."""
 ROUNDING = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-9}
 """Half the distance of two neighbours, relative to a number."""
-LATENT, ROPE, GROUP = 512, 64, 128
-WIDTH = LATENT + ROPE
-LARGEST_E4M3 = 448.0
+LARGEST = {"e4m3": 448.0, "e2m1": 6.0}
+STEPS = {"e4m3": (-6, 3), "e2m1": (0, 1)}
+"""The exponent of the least normal number, and the bits of the mantissa."""
 
 
 def poison(dtype: str) -> int:
@@ -41,12 +41,30 @@ def e4m3_numbers() -> np.ndarray:
     return np.where(code < 128, magnitude, -magnitude)
 
 
+@cache
+def e2m1_pairs() -> np.ndarray:
+    """The two numbers of all 256 bytes [256, 2]: a sign, 2 bits of exponent and 1 of mantissa, the low half first."""
+    magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    numbers, code = np.concatenate([magnitudes, -magnitudes]), np.arange(256)
+    return np.stack([numbers[code & 15], numbers[code >> 4]], axis=1)
+
+
+@cache
+def e8m0_numbers() -> np.ndarray:
+    """The numbers of all 256 codes: powers of two with bias 127; 0xFF is NaN."""
+    return np.append(2.0 ** (np.arange(255) - 127.0), np.nan)
+
+
 def decoded(bits: np.ndarray, dtype: str) -> np.ndarray:
-    """The float64 numbers of stored elements."""
+    """The float64 numbers of stored elements; of ``e2m1``, the last axis becomes twice as long."""
     if dtype == "bf16":
         return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     if dtype in ("e4m3", "uint8"):
         return e4m3_numbers()[bits]
+    if dtype == "e8m0":
+        return e8m0_numbers()[bits]
+    if dtype == "e2m1":
+        return e2m1_pairs()[bits].reshape(*bits.shape[:-1], 2 * bits.shape[-1])
     return bits.astype(np.float64)
 
 
@@ -58,14 +76,13 @@ def encoded(numbers: np.ndarray, dtype: str) -> np.ndarray:
     return numbers.astype(STORED[dtype])
 
 
-def rows_decoded(bits: np.ndarray, kv_dtype: str) -> np.ndarray:
-    """Rows of a cache [n, width] as float64 [n, 576], without the scale of an e4m3 cache."""
-    if kv_dtype != "fp8_ds_mla":
-        return decoded(bits, kv_dtype)
-    codes, scales, rope = bits[:, :LATENT], bits[:, LATENT : LATENT + 16], bits[:, LATENT + 16 :]
-    factors = np.ascontiguousarray(scales).view(np.float32).astype(np.float64)
-    latent = decoded(codes, "e4m3") * np.repeat(factors, GROUP, axis=1)
-    return np.concatenate([latent, decoded(np.ascontiguousarray(rope).view(np.uint16), "bf16")], axis=1)
+def nearest(numbers: np.ndarray, got: np.ndarray, element: str) -> np.ndarray:
+    """Whether each element that was stored is a nearest one of its number; larger ones saturate."""
+    want = np.clip(numbers, -LARGEST[element], LARGEST[element])
+    least, mantissa = STEPS[element]
+    step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(want), 2.0**least))) - mantissa)
+    close: np.ndarray = np.abs(got - want) <= step / 2 * (1 + 1e-4) + np.abs(want) * 2.0**-22
+    return close
 
 
 class Noise:
@@ -80,18 +97,18 @@ class Noise:
         codes |= source.integers(0, 2, self.SIZE, dtype=np.uint8) << 7
         self._pools = {dtype: encoded(self.normal, dtype) for dtype in ("fp32", "fp16", "bf16")}
         self._pools["e4m3"] = codes
-        rows = self.SIZE // WIDTH
-        scales = (2.0 ** source.uniform(-10, -7, (rows, 4))).astype(np.float32)
-        rope = self._pools["bf16"][: rows * ROPE].reshape(rows, ROPE)
-        packed = [codes[: rows * LATENT].reshape(rows, LATENT), scales.view(np.uint8), rope.view(np.uint8)]
-        self._pools["fp8_ds_mla"] = np.concatenate(packed, axis=1).reshape(-1)
+        self._pools["e2m1"] = source.integers(0, 256, self.SIZE, dtype=np.uint8)
+        scales = (2.0 ** source.uniform(-10, -7, self.SIZE)).astype(np.float32)
+        self._pools["scales of e4m3 in fp32"] = scales
+        self._pools["scales of e4m3 in e8m0"] = source.integers(117, 121, self.SIZE, dtype=np.uint8)
+        self._pools["scales of e2m1 in e8m0"] = source.integers(121, 126, self.SIZE, dtype=np.uint8)
+        self._pools["scales of e2m1 in e4m3"] = source.integers(0x08, 0x30, self.SIZE, dtype=np.uint8)
 
     def take(self, dtype: str, shape: tuple[int, ...], place: float) -> np.ndarray:
         """Elements of a shape; the noise repeats where it is too short. ``place`` is a number from 0 to 1."""
         pool = self._pools[dtype]
-        unit = 656 if dtype == "fp8_ds_mla" else 1
         count = int(np.prod(shape, dtype=np.int64))
-        first = int(place * (len(pool) // unit)) * unit
+        first = int(place * len(pool))
         if first + count > len(pool):
             first = 0
         if count > len(pool):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.fuzz.elements import GROUP, LARGEST_E4M3, LATENT, ROUNDING, decoded, rows_decoded
+from tests.fuzz.elements import ROUNDING, decoded
+from tests.fuzz.formats import Packed, rows_decoded
 
 KEYS = {"fp32": 2.0**-17, "fp16": 2.0**-9, "bf16": 2.0**-6.5}
 """How far a weight may be from its own, by the type that a kernel keeps queries and weights in."""
@@ -55,7 +56,7 @@ class Rows:
 
     Attributes
     ----------
-    out, lse, top : ndarray [rows, 512], [rows], [rows]
+    out, lse, top : ndarray [rows, d_v], [rows], [rows]
     out_bound, lse_bound : ndarray
     """
 
@@ -89,14 +90,14 @@ class Precision:
     shares_powers: bool = False
 
     @classmethod
-    def of(cls, q_dtype: str, kv_dtype: str, out_dtype: str, device: str) -> Precision:
-        """The precision of a variant: 16-bit kernels round the numbers of an fp8_ds_mla cache to 16 bits."""
+    def of(cls, q_dtype: str, form: Packed, out_dtype: str, device: str) -> Precision:
+        """The precision of a variant: 16-bit kernels round the numbers of a cache with scales to 16 bits."""
         weights, least = (KEYS if device == "cpu" else ON_CUDA)[q_dtype], 0.0
-        if device != "cpu" and kv_dtype == "e4m3":
+        if device != "cpu" and form.element == "e4m3" and not form.scale:
             weights, least = E4M3_WEIGHTS, 2.0**-10
         elif device != "cpu" and q_dtype == "fp16":
             least = 2.0**-24
-        rounded = kv_dtype == "fp8_ds_mla" and q_dtype != "fp32"
+        rounded = form.scale and q_dtype != "fp32"
         return cls(weights, 2.0**-8 if rounded else 2.0**-21, out_dtype, least, device != "cpu")
 
 
@@ -107,12 +108,13 @@ def attend(
     factor: float,
     out_factor: float,
     precision: Precision,
+    d_v: int,
     sink: np.ndarray | None = None,
 ) -> Rows:
-    """Attention of query rows [rows, 576] over keys [n, 576]; ``seen`` [rows] says how many of the first count."""
+    """Attention of query rows [rows, d_qk] over keys [n, d_qk]; ``seen`` [rows] says how many of the first count."""
     rows = len(q)
     if len(keys) == 0:
-        return Rows(np.zeros((rows, LATENT)), *np.full((2, rows), -np.inf), np.zeros((rows, LATENT)), np.zeros(rows))
+        return Rows(np.zeros((rows, d_v)), *np.full((2, rows), -np.inf), np.zeros((rows, d_v)), np.zeros(rows))
     logits = (q @ keys.T) * factor
     noise = np.sqrt((q * q) @ (keys * keys).T) * abs(factor) * precision.logits * 6
     if seen is not None:
@@ -125,7 +127,7 @@ def attend(
     total = np.where(empty, 1, weights.sum(axis=1))
     weights /= total[:, None]
     lse = np.where(empty, -np.inf, top + np.log(total))
-    values = keys[:, :LATENT]
+    values = keys[:, :d_v]
     out = weights @ values * out_factor
     spread = weights @ np.abs(values) * abs(out_factor)
     lost = (
@@ -150,37 +152,6 @@ def attend(
     return Rows(out, lse, top, bound, lse_bound)
 
 
-def stored_rows(numbers: np.ndarray, bits: np.ndarray, kv_dtype: str, in_dtype: str, scale: float, powers: bool) -> str:
-    """Say what is wrong with rows [n, width] that ``store_kv`` wrote of tokens [n, 576]."""
-    if kv_dtype not in ("e4m3", "fp8_ds_mla"):
-        return ""  # copies are compared as bits
-    if kv_dtype == "e4m3":
-        return _nearest(numbers, bits, np.float64(np.float32(scale)))
-    latent = numbers[:, :LATENT].reshape(len(numbers), LATENT // GROUP, GROUP)
-    scales = np.ascontiguousarray(bits[:, LATENT : LATENT + 16]).view(np.float32).astype(np.float64)
-    want = np.abs(latent).max(axis=2) / LARGEST_E4M3
-    want = 2.0 ** np.ceil(np.log2(np.clip(want, 1e-4, 2.0**127))) if powers else np.maximum(want, 2.0**-126)
-    if not (np.abs(scales - want) <= want * 2.0**-22).all():
-        return f"scales {scales.tolist()}, want {want.tolist()}"
-    fault = _nearest(numbers[:, :LATENT], bits[:, :LATENT], np.repeat(scales, GROUP, axis=1))
-    rope = decoded(np.ascontiguousarray(bits[:, LATENT + 16 :]).view(np.uint16), "bf16")
-    exact = numbers[:, LATENT:]
-    wrong = ~(np.abs(rope - exact) <= np.abs(exact) * 2.0**-8 + 2.0**-133)
-    return fault or (f"rope is {rope[wrong][:4]}, want {exact[wrong][:4]}" if wrong.any() else "")
-
-
-def _nearest(numbers: np.ndarray, codes: np.ndarray, scale: np.ndarray | np.float64) -> str:
-    """Whether each code is a nearest e4m3 of number / scale; larger ones saturate."""
-    want = np.clip(numbers / scale, -LARGEST_E4M3, LARGEST_E4M3)
-    got = decoded(codes, "e4m3")
-    step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(want), 2.0**-6))) - 3)
-    wrong = ~(np.abs(got - want) <= step / 2 * (1 + 1e-4) + np.abs(want) * 2.0**-22)
-    if not wrong.any():
-        return ""
-    place = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"code {list(place)} is {got[place]}, want {want[place]:.9g}"
-
-
 def merged(o: np.ndarray, lse: np.ndarray, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Output, its spread and its LSE of states [n, t, h, d]; a state with an infinite LSE is empty."""
     absent = np.isinf(lse)
@@ -199,13 +170,13 @@ def merged(o: np.ndarray, lse: np.ndarray, counts: np.ndarray | None) -> tuple[n
         return out, spread, np.where(empty, -np.inf, top + np.log(total))
 
 
-def gathered(rows: np.ndarray, kv_dtype: str, out_dtype: str, factor: float, absent: np.ndarray) -> Answer:
+def gathered(rows: np.ndarray, form: Packed, out_dtype: str, factor: float, absent: np.ndarray) -> Answer:
     """What ``gather_kv`` gives for stored rows [n, width]; those that are absent are zeros."""
-    want = rows_decoded(rows, kv_dtype)
-    if kv_dtype == "e4m3":
+    want = rows_decoded(rows, form)
+    if form.element == "e4m3" and not form.scale:
         want = want * factor
     want[absent] = 0
-    quantised = kv_dtype in ("e4m3", "fp8_ds_mla")
+    quantised = form.scale or form.element == "e4m3"
     bound = np.abs(want) * (2 * ROUNDING[out_dtype] + 2.0**-22) + 2.0**-25 if quantised else 0.0
     return Answer(want, bound, out_dtype)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from codegen.abi import OP
+from tests.fuzz.formats import TWINS
 from tests.fuzz.memory import Space
 from tests.fuzz.problems.case import Case, Maker, is_bare
 
@@ -90,6 +91,10 @@ def extra(make: Maker, case: Case, space: Space) -> None:
             name = "q"
         del case.arguments[name]
         refuse(case, f"{name} is left out", "TypeError")
+        return
+    elif way == "kv_dtype" and way in case.arguments and case.variant.form.width in TWINS and make.chance(0.3):
+        del case.arguments[way]
+        refuse(case, f"{way} is left out", way)
         return
     else:
         value = make.random.choice(DTYPES)

@@ -58,7 +58,7 @@ def no_tensor(make: Maker, case: Case, row: Tensor) -> None:
     value = make.random.choice(NO_TENSORS)
     if not row.optional and row.role != "output" and make.chance(0.1):
         value = None
-        if row.name in ("topk_length", "block_table"):
+        if row.name in ("topk_length", "block_table") or (row.name == "rope" and not case.variant.form.rope):
             return
     if row.packed and make.chance(0.3) and row.name in case.arguments:
         value = odd_pair(make, case.arguments[row.name])

@@ -56,7 +56,7 @@ def forged(make: Maker, variants: dict[str, list[Variant]]) -> Case:
 
 def scheduled(make: Maker, variants: dict[str, list[Variant]]) -> Case:
     """A call of the adapter of FlashMLA, with metadata as it gives them or some words of them replaced."""
-    plain = [row for row in variants["decode"] if row.traits["kv_dtype"] not in ("e4m3", "fp8_ds_mla")]
+    plain = [row for row in variants["decode"] if row.form.element != "e4m3" and row.form.d_v == 512]
     while True:
         case = attention.decode(make, make.random.choice(plain), make.chance(0.7))
         given = case.arguments

@@ -13,7 +13,10 @@ from tests.fuzz.memory import Array, Space
 from tests.fuzz.problems.case import Case, Maker
 
 NUMBERS: tuple[Any, ...] = (-1, 2**31, 2**63, 2**70, -(2**63), "x", None, 1.5, True, [], object(), b"", ())
-FIELDS = ("page_size", "num_heads", "q_len", "topk", "head_dim", "q_dtype", "kv_dtype", "out_dtype", "arch", "load")
+FIELDS = (
+    "page_size", "num_heads", "q_len", "topk", "head_dim", "q_dtype", "kv_dtype", "out_dtype", "arch", "load", "d_qk",
+    "d_v",
+)  # fmt: skip
 
 
 class Key(str):

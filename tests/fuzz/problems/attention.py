@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.elements import LATENT, decoded, rows_decoded
+from tests.fuzz.elements import decoded
+from tests.fuzz.formats import Packed, rows_decoded, tokens_of
 from tests.fuzz.memory import Array
 from tests.fuzz.model import Answer, Precision, Rows, attend
-from tests.fuzz.problems.case import Case, Maker, Variant, whole
+from tests.fuzz.problems.case import Case, Maker, Variant, told, whole
 
 HEADS = (1, 1, 2, 3, 4, 5, 7, 8, 11, 16, 17, 32, 64, 128)
 PAGE_SIZES = (1, 2, 3, 5, 7, 8, 16, 16, 32, 48, 61, 64, 64, 128)
@@ -40,9 +41,10 @@ def query_dims(make: Maker, variant: Variant) -> tuple[int, int, int]:
     return batch, q_len, heads
 
 
-def queries(make: Maker, dtype: str, outer: tuple[int, ...]) -> Array | tuple[Array, Array]:
+def queries(make: Maker, variant: Variant, outer: tuple[int, ...]) -> Array | tuple[Array, Array]:
     """Q in one tensor or two; rarely one row that the whole batch shares, by a stride of 0."""
-    q = make.packed(dtype, outer, "s" * len(outer), make.chance(0.3))
+    form = variant.form
+    q = make.packed(variant.traits["q_dtype"], form, outer, "s" * len(outer), form.rope > 0 and make.chance(0.3))
     if outer[0] > 1 and make.chance(0.12):
         for part in q if isinstance(q, tuple) else (q,):
             assert part.values is not None
@@ -56,7 +58,7 @@ def outputs(make: Maker, variant: Variant, outer: tuple[int, ...], per_head: tup
     found: dict[str, Any] = {}
     letters = "s" * len(outer)
     if make.chance(0.85):
-        found["out"] = make.output(variant.traits["out_dtype"], (*outer, 512), letters + ".")
+        found["out"] = make.output(variant.traits["out_dtype"], (*outer, variant.form.d_v), letters + ".")
     if make.chance(0.8):
         found["lse"] = make.output("fp32", per_head, letters)
     elif make.chance(0.3):
@@ -66,9 +68,7 @@ def outputs(make: Maker, variant: Variant, outer: tuple[int, ...], per_head: tup
 
 def pool(make: Maker, variant: Variant, pages: int, page_size: int) -> Array | tuple[Array, Array]:
     """A paged cache."""
-    kv_dtype = variant.traits["kv_dtype"]
-    pair = kv_dtype != "fp8_ds_mla" and make.chance(0.3)
-    return aligned(make, make.packed(kv_dtype, (pages, page_size), "ss", pair))
+    return aligned(make, make.cache(variant.form, (pages, page_size), "ss", 0.3))
 
 
 def aligned(make: Maker, rows: Array | tuple[Array, Array]) -> Array | tuple[Array, Array]:
@@ -98,7 +98,7 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
         room = tuple(range(longest, longest + 128))
         capacity = max(capacity, longest) if paged else variant.pick(make.random, "page_size", room)
     lengths = [min(n, capacity) for n in lengths]
-    arguments: dict[str, Any] = {"q": queries(make, variant.traits["q_dtype"], (batch, q_len, heads))}
+    arguments: dict[str, Any] = {"q": queries(make, variant, (batch, q_len, heads))}
     if paged:
         width = -(-max(lengths, default=0) // page_size) + make.random.choice((0, 0, 1, 3))
         pages = batch * width + make.random.choice((0, 1, 2))
@@ -133,8 +133,10 @@ def decode_answers(case: Case, device: str) -> dict[str, Answer]:
     cache = given["kv_cache"]
     page_size = (cache[0] if isinstance(cache, tuple) else cache).shape[1]
     rows, table = whole(cache), given.get("block_table")
+    tokens = tokens_of(rows, case.variant.form)
     lengths = np.asarray(given["seq_lens"].values)
-    precision = Precision.of(traits["q_dtype"], traits["kv_dtype"], traits["out_dtype"], device)
+    form = case.variant.form
+    precision = Precision.of(traits["q_dtype"], form, traits["out_dtype"], device)
     factor, out_factor = factors(given)
     parts = []
     for b in range(batch):
@@ -143,14 +145,14 @@ def decode_answers(case: Case, device: str) -> dict[str, Answer]:
         positions = np.arange(n)
         pages = np.full(n, b) if table is None else table.values[b][positions // page_size]
         known = (pages >= 0) & (pages < len(rows))
-        keys = rows_decoded(rows[pages[known], positions[known] % page_size], traits["kv_dtype"])
+        keys = rows_decoded(tokens[pages[known] * page_size + positions[known] % page_size], form)
         seen = None
         if given.get("causal", True):
             last = np.maximum(n - q_len + 1 + np.arange(q_len), 0)
             seen = np.repeat(np.searchsorted(positions[known], last), heads)
         queries_ = decoded(q[b], traits["q_dtype"]).reshape(q_len * heads, -1)
-        parts.append(attend(queries_, keys, seen, factor, out_factor, precision))
-    return assembled(parts, (batch, q_len, heads), traits["out_dtype"])
+        parts.append(attend(queries_, keys, seen, factor, out_factor, precision, form.d_v))
+    return assembled(parts, (batch, q_len, heads), form.d_v, traits["out_dtype"])
 
 
 def factors(given: dict[str, Any]) -> tuple[float, float]:
@@ -162,7 +164,7 @@ def factors(given: dict[str, Any]) -> tuple[float, float]:
     )
 
 
-def assembled(parts: list[Rows], dims: tuple[int, int, int], out_dtype: str) -> dict[str, Answer]:
+def assembled(parts: list[Rows], dims: tuple[int, int, int], d_v: int, out_dtype: str) -> dict[str, Answer]:
     """The answers of a batch, from its requests; LSE and the largest logits are by heads."""
     batch, q_len, heads = dims
 
@@ -170,8 +172,8 @@ def assembled(parts: list[Rows], dims: tuple[int, int, int], out_dtype: str) -> 
         stacked = np.array([getattr(part, name) for part in parts]).reshape(batch, q_len, heads)
         return stacked.transpose(0, 2, 1)
 
-    out = np.array([part.out for part in parts]).reshape(batch, q_len, heads, LATENT)
-    bound = np.array([part.out_bound for part in parts]).reshape(batch, q_len, heads, LATENT)
+    out = np.array([part.out for part in parts]).reshape(batch, q_len, heads, d_v)
+    bound = np.array([part.out_bound for part in parts]).reshape(batch, q_len, heads, d_v)
     return {
         "out": Answer(out, bound, out_dtype),
         "lse": Answer(per_head("lse"), per_head("lse_bound")),
@@ -209,7 +211,7 @@ def sparse(make: Maker, variant: Variant, names: tuple[str, str], outer: tuple[i
             slots = pages * page_size
         else:
             slots = make.random.choice((1, 3, 20, 64, 150))
-            found[name] = aligned(make, make.packed(variant.traits["kv_dtype"], (slots,), "s", make.chance(0.3)))
+            found[name] = aligned(make, make.cache(variant.form, (slots,), "s", 0.3))
         found[f"{prefix}indices"] = selection(make, outer, topk, slots)
         if make.chance(0.4):
             if len(outer) == 2 and make.chance(0.3):
@@ -226,8 +228,8 @@ def sparse_decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     batch, q_len, heads = query_dims(make, variant)
     if long:
         batch, q_len, heads = 1, 1, min(heads, 8)
-    arguments: dict[str, Any] = {"q": queries(make, variant.traits["q_dtype"], (batch, q_len, heads))}
-    arguments |= sparse(make, variant, ("kv_cache", "extra_kv_cache"), (batch, q_len), long)
+    arguments: dict[str, Any] = {"q": queries(make, variant, (batch, q_len, heads))}
+    arguments |= sparse(make, variant, ("kv_cache", "extra_kv_cache"), (batch, q_len), long) | told(make, variant)
     arguments |= scalars(make, variant) | outputs(make, variant, (batch, q_len, heads), (batch, heads, q_len))
     if make.chance(0.4):
         arguments["max_logits"] = make.output("fp32", (batch, heads, q_len), "sss")
@@ -243,13 +245,14 @@ def sparse_prefill(make: Maker, variant: Variant, long: bool = False) -> Case:
     q_len, heads = make.random.choice((1, 2, 3, 5, 9)), variant.pick(make.random, "num_heads", HEADS)
     if q_len * heads > 160 or long:
         q_len, heads = 1, min(heads, 16)
-    bare = make.device == "cpu" and make.chance(0.08)
-    q = make.floats(variant.traits["q_dtype"], (q_len, heads, LATENT), "ss.") if bare else None
-    arguments: dict[str, Any] = {"q": q or queries(make, variant.traits["q_dtype"], (q_len, heads))}
+    form = variant.form
+    bare = make.device == "cpu" and form.d_qk == 576 and make.chance(0.08)
+    q = make.floats(variant.traits["q_dtype"], (q_len, heads, form.latent), "ss.") if bare else None
+    arguments: dict[str, Any] = {"q": q or queries(make, variant, (q_len, heads))}
     arguments |= sparse(make, variant, ("kv", "extra_kv"), (q_len,), long)
     for name in ("kv", "extra_kv") if bare and "kv" in arguments else ():
         if name in arguments:
-            rows = whole(arguments[name])[:, :LATENT]
+            rows = whole(arguments[name])[:, : form.latent]
             arguments[name] = make.array(variant.traits["kv_dtype"], rows.shape, "s.", rows)
     arguments |= scalars(make, variant) | outputs(make, variant, (q_len, heads), (q_len, heads))
     if isinstance(arguments.get("lse"), bool):
@@ -271,16 +274,15 @@ def finished(make: Maker, case: Case, heads: int) -> Case:
     return case
 
 
-def selected(given: dict[str, Any], prefix: str, kv: str, place: tuple[int, ...], kv_dtype: str) -> np.ndarray:
+def selected(given: dict[str, Any], prefix: str, kv: str, place: tuple[int, ...], form: Packed) -> np.ndarray:
     """The keys that count for one token, in float64; indices past the cache are absent."""
-    rows = whole(given[prefix + kv])
-    rows = rows.reshape(-1, rows.shape[-1])
+    rows = tokens_of(whole(given[prefix + kv]), form)
     slots = given[f"{prefix}indices"].values[place]
     counts = given.get(f"{prefix}topk_length")
     if counts is not None:
         count = int(counts.values[place[: counts.values.ndim]])
         slots = slots[: max(0, count)]
-    return rows_decoded(rows[slots[(slots >= 0) & (slots < len(rows))]], kv_dtype)
+    return rows_decoded(rows[slots[(slots >= 0) & (slots < len(rows))]], form)
 
 
 def sparse_answers(case: Case, device: str) -> dict[str, Answer]:
@@ -289,19 +291,20 @@ def sparse_answers(case: Case, device: str) -> dict[str, Answer]:
     q = whole(given["q"])
     kv = "kv" if case.op == "sparse_prefill" else "kv_cache"
     dims = q.shape[:3] if q.ndim == 4 else (1, *q.shape[:2])
-    precision = Precision.of(traits["q_dtype"], traits["kv_dtype"], traits["out_dtype"], device)
+    form = case.variant.form
+    precision = Precision.of(traits["q_dtype"], form, traits["out_dtype"], device)
     factor, out_factor = factors(given)
     sink = given.get("attn_sink")
     sink = None if sink is None else np.asarray(sink.values, np.float64)
     parts = []
     for place in np.ndindex(q.shape[:-2]):
-        keys = selected(given, "", kv, place, traits["kv_dtype"])
+        keys = selected(given, "", kv, place, form)
         if given.get(f"extra_{kv}") is not None:
-            extra = selected(given, "extra_", kv, place, traits["kv_dtype"])
+            extra = selected(given, "extra_", kv, place, form)
             keys = np.concatenate([keys, extra])
         numbers = decoded(q[place], traits["q_dtype"])
-        parts.append(attend(numbers, keys, None, factor, out_factor, precision, sink))
-    found = assembled(parts, dims, traits["out_dtype"])
+        parts.append(attend(numbers, keys, None, factor, out_factor, precision, form.d_v, sink))
+    found = assembled(parts, dims, form.d_v, traits["out_dtype"])
     if q.ndim == 4:
         return found
     prompt = {name: Answer(a.want[0], a.bound[0], a.dtype) for name, a in found.items()}

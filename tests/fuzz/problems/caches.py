@@ -9,9 +9,10 @@ import mla_kernels as mla
 import numpy as np
 
 from tests.fuzz.elements import ROUNDING, decoded
-from tests.fuzz.model import Answer, gathered, global_slots, merged, stored_rows
+from tests.fuzz.formats import stored_rows, tokens_of
+from tests.fuzz.model import Answer, gathered, global_slots, merged
 from tests.fuzz.problems.attention import PAGE_SIZES
-from tests.fuzz.problems.case import Case, Maker, Variant, whole
+from tests.fuzz.problems.case import Case, Maker, Variant, told, whole
 
 TAKES_POWERS = "power_of_two_scales" in inspect.signature(mla.store_kv).parameters
 """Older releases do not, and can be fuzzed too."""
@@ -76,11 +77,12 @@ def store_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
     tokens = len(slots)
     if tokens and make.chance(0.4):
         slots[make.random.randrange(tokens)] = make.random.choice((-1, -(2**63), -5))
-    kv_dtype = traits["kv_dtype"]
-    cache = make.packed(kv_dtype, (pages, page_size), "ss", kv_dtype != "fp8_ds_mla" and make.chance(0.35))
+    kv_dtype, form = traits["kv_dtype"], variant.form
+    cache = make.cache(form, (pages, page_size), "ss", 0.35)
+    none = not form.rope and make.chance(0.8)
     arguments: dict[str, Any] = {
-        "latent": make.floats(traits["in_dtype"], (tokens, 512), "s."),
-        "rope": make.floats(traits["in_dtype"], (tokens, 64), "s."),
+        "latent": make.floats(traits["in_dtype"], (tokens, form.latent), "s."),
+        "rope": None if none else make.floats(traits["in_dtype"], (tokens, form.rope), "s."),
         "kv_cache": cache,
         "slot_mapping": make.array("int64", (tokens,), ".", slots),
     }
@@ -94,6 +96,7 @@ def store_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
         arguments["scale"] = make.array("fp32", shape, "." * len(shape), scale)
     if kv_dtype == "fp8_ds_mla" and make.chance(0.4) and TAKES_POWERS:
         arguments["power_of_two_scales"] = make.random.choice((True, False))
+    arguments |= told(make, variant)
     case = Case("store_kv", variant, arguments, dict)
     case.answers = lambda: {"kv_cache": Answer(check=lambda bits: store_fault(case, bits))}
     return case
@@ -102,15 +105,17 @@ def store_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
 def store_fault(case: Case, bits: np.ndarray) -> str:
     """Say what is wrong with a cache after the call: rows that were not written must be as they were."""
     given, traits = case.arguments, case.variant.traits
-    before = whole(given["kv_cache"])
-    flat, old = bits.reshape(-1, bits.shape[-1]), before.reshape(-1, bits.shape[-1])
+    form = case.variant.form
+    flat, old = tokens_of(bits, form), tokens_of(whole(given["kv_cache"]), form)
     slots = given["slot_mapping"].values
     tokens = np.flatnonzero((slots >= 0) & (slots < len(flat)))
     untouched = np.ones(len(flat), bool)
     untouched[slots[tokens]] = False
     if not np.array_equal(flat[untouched], old[untouched]):
         return "a row that no slot names was written"
-    source = np.concatenate([given["latent"].values, given["rope"].values], axis=1)[tokens]
+    source = given["latent"].values[tokens]
+    if given["rope"] is not None:
+        source = np.concatenate([source, given["rope"].values[tokens]], axis=1)
     written = flat[slots[tokens]]
     if traits["kv_dtype"] == traits["in_dtype"]:
         return "" if np.array_equal(written, source) else "a copied row differs from its token"
@@ -118,7 +123,7 @@ def store_fault(case: Case, bits: np.ndarray) -> str:
     number = 1.0 if scale is None else float(scale.values.reshape(-1)[0])
     powers = bool(given.get("power_of_two_scales", False))
     numbers = decoded(source, traits["in_dtype"])
-    return stored_rows(numbers, written, traits["kv_dtype"], traits["in_dtype"], number, powers)
+    return stored_rows(numbers, written, form, number, powers)
 
 
 def gather_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
@@ -127,19 +132,21 @@ def gather_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
     rows = count(make, (1, 2, 5, 17, 120 if long else 3))
     page_size = variant.pick(make.random, "page_size", PAGE_SIZES)
     pages = make.random.choice((1, 2, 3))
-    kv_dtype, out_dtype = traits["kv_dtype"], traits["out_dtype"]
-    cache = make.packed(kv_dtype, (pages, page_size), "ss", kv_dtype != "fp8_ds_mla" and make.chance(0.3))
+    out_dtype, form = traits["out_dtype"], variant.form
+    cache = make.cache(form, (pages, page_size), "ss", 0.3)
     low = -max(1, pages * page_size // 5)
     arguments: dict[str, Any] = {
         "kv_cache": cache,
         "indices": make.array("int32", (rows,), ".", make.integers(low, pages * page_size, (rows,))),
     }
     if make.chance(0.75):
-        letters = (make.output(out_dtype, (rows, 512), "s."), make.output(out_dtype, (rows, 64), "s."))
-        arguments["out"] = letters if make.chance(0.3) else make.output(out_dtype, (rows, 576), "s.")
+        widths = (form.latent, form.rope) if form.rope and make.chance(0.3) else (form.d_qk,)
+        outputs = tuple(make.output(out_dtype, (rows, width), "s.") for width in widths)
+        arguments["out"] = outputs if len(outputs) == 2 else outputs[0]
     else:
         arguments["out_dtype"] = out_dtype
-    if kv_dtype == "e4m3":
+    arguments |= told(make, variant)
+    if traits["kv_dtype"] == "e4m3":
         arguments["kv_scale"] = make.random.choice((0.01, 0.00173, 1.0))
     case = Case("gather_kv", variant, arguments, dict)
     case.answers = lambda: {"out": gather_answer(case)}
@@ -149,12 +156,11 @@ def gather_kv(make: Maker, variant: Variant, long: bool = False) -> Case:
 def gather_answer(case: Case) -> Answer:
     """The rows; indices past the cache are absent."""
     given, traits = case.arguments, case.variant.traits
-    rows = whole(given["kv_cache"])
-    rows = rows.reshape(-1, rows.shape[-1])
+    rows = tokens_of(whole(given["kv_cache"]), case.variant.form)
     slots = given["indices"].values
     absent = (slots < 0) | (slots >= len(rows))
     factor = float(np.float32(given.get("kv_scale", 1.0)))
-    return gathered(rows[np.where(absent, 0, slots)], traits["kv_dtype"], traits["out_dtype"], factor, absent)
+    return gathered(rows[np.where(absent, 0, slots)], case.variant.form, traits["out_dtype"], factor, absent)
 
 
 def to_global_indices(make: Maker, variant: Variant, long: bool = False) -> Case:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.elements import LATENT, Noise
+from tests.fuzz.elements import Noise
+from tests.fuzz.formats import TWINS, Packed, format_of, noisy_tokens, page_strides, pages_of
 from tests.fuzz.memory import Array, contiguous
 from tests.fuzz.model import Answer
 
@@ -32,8 +33,18 @@ class Variant:
     name: str
     op: str
     arch: str
-    traits: dict[str, str]
+    traits: dict[str, Any]
     accepts: dict[str, Any]
+
+    @property
+    def has_form(self) -> bool:
+        """Whether it has a cache."""
+        return "kv_dtype" in self.traits
+
+    @property
+    def form(self) -> Packed:
+        """The format of its cache."""
+        return format_of(self.traits)
 
     def pick(self, source: random.Random, field: str, choices: tuple[int, ...]) -> int:
         """One of the choices that the variant accepts, or else the least number that it does."""
@@ -115,10 +126,7 @@ class Maker:
 
     def floats(self, dtype: str, shape: tuple[int, ...], strided: str) -> Array:
         """An array of noise."""
-        kept = {"fp8_ds_mla": "uint8"}.get(dtype, dtype)
-        if dtype == "e4m3" and self.chance(0.3) and shape[-1] == 576:
-            kept = "uint8"  # bytes of this width are taken for e4m3
-        return self.array(kept, shape, strided, self._noise.take(dtype, shape, self.random.random()))
+        return self.array(dtype, shape, strided, self._noise.take(dtype, shape, self.random.random()))
 
     def numbers(self, shape: tuple[int, ...], deviation: float = 1.0) -> np.ndarray:
         """Normal float32 numbers."""
@@ -133,14 +141,30 @@ class Maker:
             return source.integers(low, high, shape)
         return np.array([draw.randrange(low, high) for _ in range(count)], np.int64).reshape(shape)
 
-    def packed(self, dtype: str, outer: tuple[int, ...], strided: str, pair: bool) -> Array | tuple[Array, Array]:
-        """Rows of latent and rope, in one array or two."""
+    def packed(
+        self, dtype: str, form: Packed, outer: tuple[int, ...], strided: str, pair: bool
+    ) -> Array | tuple[Array, Array]:
+        """Rows of latent and rope of one type, in one array or two."""
         if not pair:
-            return self.floats(dtype, (*outer, 656 if dtype == "fp8_ds_mla" else 576), strided + ".")
+            return self.floats(dtype, (*outer, form.d_qk), strided + ".")
         return (
-            self.floats(dtype, (*outer, 512), strided + "."),
-            self.floats(dtype, (*outer, 64), strided + "."),
+            self.floats(dtype, (*outer, form.latent), strided + "."),
+            self.floats(dtype, (*outer, form.rope), strided + "."),
         )
+
+    def cache(self, form: Packed, outer: tuple[int, ...], strided: str, pairs: float) -> Array | tuple[Array, Array]:
+        """Rows of a cache, so often in two arrays where its format has such."""
+        if not form.scale:
+            rows = self.packed(form.element, form, outer, strided, form.has_pair and self.chance(pairs))
+            if form.element == "e4m3" and isinstance(rows, Array) and self.chance(0.3):
+                rows.dtype = "uint8"  # bytes of this width are taken for e4m3
+            return rows
+        shape = (*outer, form.width)
+        tokens = noisy_tokens(self._noise, form, int(np.prod(outer)), self.random.random())
+        rows = self.array("uint8", shape, strided + ".", pages_of(tokens, shape, form))
+        if form.behind_page:
+            rows.strides = page_strides(shape, form, self.random.choice((0, 0, 1, 3)))
+        return rows
 
     def output(self, dtype: str, shape: tuple[int, ...], strided: str) -> Array:
         """An array that the op writes, poison so far."""
@@ -155,7 +179,15 @@ def whole(rows: Array | tuple[Array, Array]) -> np.ndarray:
     return rows.values
 
 
+def told(make: Maker, variant: Variant) -> dict[str, str]:
+    """The name of the cache's format, where a call must give it, and now and then where it may."""
+    form, name = variant.form, variant.traits["kv_dtype"]
+    if not form.scale or "d_qk" not in variant.traits:  # older releases name no widths, and take no name
+        return {}
+    return {"kv_dtype": name} if form.width in TWINS or make.chance(0.1) else {}
+
+
 def is_bare(case: Case) -> bool:
-    """Whether rows have no rope part, which only calls take, and sizes are not asked with."""
+    """Whether rows lack the rope part of the variant's, which only calls take, and sizes are not asked with."""
     q = case.arguments.get("q")
-    return isinstance(q, Array) and q.shape[-1] == LATENT
+    return isinstance(q, Array) and q.shape[-1] != case.variant.form.d_qk
