@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from tests.support.invariance import check_batch_invariance
 from tests.support.problems import Decode
 from tests.support.rows import Row
 
-PAIRS = {5: 66, 16: 64, 48: 40, 64: 66, 65: 33, 128: 32}
+PAIRS = {5: 66, 16: 64, 48: 66, 64: 66, 65: 33, 128: 32}
 """For each number of heads, as many equal requests as take two blocks each, or two clusters, of 132 multiprocessors."""
 
 
@@ -25,7 +26,7 @@ def test_one_long_request_among_short_ones(variant: Row, num_heads: int) -> None
 @each_with("num_heads", [16, 64, 128])
 @pytest.mark.parametrize("long", [9000, 40000])
 def test_one_long_request_among_many(variant: Row, long: int, num_heads: int) -> None:
-    """Blocks finish the requests of two splits, and all of them combine the one request of many."""
+    """Blocks finish the requests of two splits while others combine the one request of many."""
     Decode(variant.name, lengths=(500,) * 90 + (long,) + (700,) * 30, num_heads=num_heads).check()
 
 
@@ -35,6 +36,31 @@ def test_requests_in_any_number_of_parts(variant: Row, num_heads: int, batch: in
     """There are more parts than requests, or fewer, so that splits are combined in every way."""
     lengths = tuple(900 + 37 * (i % 5) for i in range(batch))
     Decode(variant.name, lengths=lengths, num_heads=num_heads, q_len=min(2, variant.most("q_len")), seed=batch).check()
+
+
+@each_with("num_heads", [16, 64, 128])
+@pytest.mark.parametrize("batch", [3, 20, 60])
+def test_requests_of_unequal_lengths(variant: Row, num_heads: int, batch: int) -> None:
+    """Parts end in every way: with a first, a middle or a last split, or with a whole request."""
+    lengths = tuple(random.Random(batch).choices(range(5000), k=batch))
+    Decode(variant.name, lengths=lengths, num_heads=num_heads, seed=batch).check()
+
+
+@each_with("num_heads, q_len", [(48, 3), (80, 2)])
+def test_last_tiles_without_rows(variant: Row, num_heads: int, q_len: int) -> None:
+    """A cluster computes 128 rows at a time, and 144 or 160 leave its last block none of a request of many splits."""
+    Decode(variant.name, lengths=(6000, 40, 700), num_heads=num_heads, q_len=q_len).check()
+
+
+@each_with("num_heads", [16, 64, 128])
+def test_requests_of_many_splits_whose_lengths_change_after_the_plan(variant: Row, num_heads: int) -> None:
+    """Some of the blocks that combine a request, or all, then have nothing to sum."""
+    lengths = (3000, 3, 0, 1500, 1, 2999, 64)
+    problem = Decode(variant.name, lengths=lengths, num_heads=num_heads)
+    inputs, kernel = problem.tensors(), problem.kernel()
+    plan = kernel.plan(torch.full_like(inputs["seq_lens"], 3000), num_heads=num_heads, q_len=1)
+    out, lse = kernel(**inputs, **problem.scalars(), plan=plan, workspace=poisoned_workspace())
+    problem.compare(out, lse, *problem.expected())
 
 
 @each_with("num_heads", PAIRS)

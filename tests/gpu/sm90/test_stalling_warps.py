@@ -33,7 +33,7 @@ PAGES = {"tma": 64, "gather": 16}
 RAGGED = (4096, 2999, 1025, 64, 0, 1, 129) * 10
 PAIRS = (1500,) * 64
 FEW = (20, 140, 0, 1, 97, 640)
-"""Most blocks combine, one group of rows after the other, while they have no tiles."""
+"""The blocks that have a split of the longest request combine it, while the others have no tiles."""
 
 
 @pytest.fixture(scope="module")

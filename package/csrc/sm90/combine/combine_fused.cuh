@@ -1,5 +1,5 @@
-// Combines partial results where the attention kernel ends: all blocks of the grid synchronize, and
-// share out the rows of the requests that were split between them.
+// Combines partial results where the attention kernel ends: the blocks that have split a request
+// share out its rows.
 #pragma once
 
 #include <cutlass/arch/barrier.h>
@@ -7,14 +7,14 @@
 #include <cmath>
 
 #include "sm90/combine/fragments.cuh"
-#include "sm90/combine/grid_sync.cuh"
 #include "sm90/combine/row_results.cuh"
+#include "sm90/combine/split_request.cuh"
 #include "sm90/common/special_registers.cuh"
 
 namespace mla::sm90 {
 
-// Two warpgroups of every block combine. In a round, a block takes some fragments of eight rows, of
-// all partial results.
+// Two warpgroups of a block combine. In a round, a block takes some fragments of eight rows, of all
+// partial results.
 template <class Out, class Params>
 class FusedCombine {
   static constexpr uint32_t kWarps = 2 * sm90::kWarps;
@@ -33,33 +33,42 @@ class FusedCombine {
     float row_max[kFragmentRows];             // of all LSEs
   };
 
+  // The block's tile of rows begins at `first_row` of the request.
+  //
   // @pre The roles no longer use the shared memory.
-  __device__ FusedCombine(const Params& params, const SplitList& list, SharedStorage& shared,
-                          uint32_t barrier)
+  __device__ FusedCombine(const Params& params, const SplitRequest& split, int first_row,
+                          int tile_rows, SharedStorage& shared, uint32_t barrier)
       : params_(params),
         shared_(shared),
         barrier_(barrier),
         warp_(read_thread_index() / kWarp),
         lane_(read_thread_index() % kWarp),
-        rounds_(list) {}
-
-  // Finds the first round, best before the blocks synchronize.
-  __device__ __forceinline__ void prepare() { found_ = rounds_.next(round_); }
-
-  // The same for blocks that have already synchronized.
-  __device__ __forceinline__ void prepare_late() {
-    prepare();
-    sync();
+        first_row_(first_row),
+        request_(split.request),
+        first_partial_(split.first_partial),
+        splits_(split.splits),
+        workers_(split.workers) {
+    // The workers take turns with units of fragments, of which there are as many as workers if
+    // possible.
+    const uint32_t fragments = ceil_div<uint32_t>(tile_rows, kFragmentRows) * kFragments;
+    fragments_log2_ = 0;
+    while (1u << fragments_log2_ < kFragments && fragments >> fragments_log2_ > workers_) {
+      ++fragments_log2_;
+    }
+    units_ = fragments >> fragments_log2_;
   }
 
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void run(uint32_t worker) {
+    sync();  // all splits are there
 #pragma unroll 1
-    for (; found_; found_ = rounds_.next(round_)) {
-      const uint32_t log2 = round_.fragments_log2;
-      if (log2 == 4) {
-        combine<2>(round_);
+    for (uint32_t unit = worker; unit < units_; unit += workers_) {
+      const uint32_t fragment = unit << fragments_log2_;
+      const Round round = {first_row_ + fragment / kFragments * kFragmentRows,
+                           fragment % kFragments};
+      if (fragments_log2_ == 4) {
+        combine<2>(round);
       } else {
-        combine<1>(round_);
+        combine<1>(round);
       }
       sync();  // what the next round overwrites has been read
     }
@@ -67,32 +76,8 @@ class FusedCombine {
 
  private:
   struct Round {
-    SplitRequest split;
     uint32_t row;       // the first
     uint32_t fragment;  // the first
-    uint32_t fragments_log2;
-  };
-
-  // The rounds of a block. Its units are those whose number is the block's, or larger by a multiple
-  // of the number of blocks.
-  class Rounds {
-   public:
-    __device__ explicit Rounds(const SplitList& list) : list_(list), unit_(read_block_index()) {}
-
-    __device__ __forceinline__ bool next(Round& round) {
-      if (unit_ >= list_.units) return false;
-      round.split = list_.requests[list_.find(unit_)];
-      round.fragments_log2 = round.split.unit_log2;
-      const uint32_t fragment = (unit_ - round.split.first_unit) << round.fragments_log2;
-      round.row = fragment / kFragments * kFragmentRows;
-      round.fragment = fragment % kFragments;
-      unit_ += blocks_of_grid();
-      return true;
-    }
-
-   private:
-    const SplitList& list_;
-    uint32_t unit_;
   };
 
   __device__ __forceinline__ void sync() const {
@@ -112,7 +97,7 @@ class FusedCombine {
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
       lse[i] = -INFINITY;
-      if (exists && lse_partial(i) < round.split.count) {
+      if (exists && lse_partial(i) < splits_) {
         lse[i] = __ldcg(at_row(params_.partials.lse, round, lse_partial(i), lse_row()));
       }
     }
@@ -122,8 +107,7 @@ class FusedCombine {
   template <class T>
   __device__ __forceinline__ T* at_row(T* numbers, const Round& round, uint32_t partial,
                                        uint32_t row) const {
-    return numbers + uint64_t{round.split.first + partial} * params_.partials.rows + round.row +
-           row;
+    return numbers + uint64_t{first_partial_ + partial} * params_.partials.rows + round.row + row;
   }
 
   // Computes the weights of the partial results of all rows.
@@ -146,7 +130,7 @@ class FusedCombine {
     const float shift = row_max == -INFINITY ? 0 : row_max;
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
-      if (lse_partial(i) >= round.split.count) break;
+      if (lse_partial(i) >= splits_) break;
       shared_.weights[lse_partial(i)][lse_row()] = exp2_approx((lse[i] - shift) * kLog2E);
     }
     sync();
@@ -159,11 +143,11 @@ class FusedCombine {
   template <uint32_t kOwn>
   __device__ __forceinline__ void load(const Round& round, uint32_t fragment, uint32_t first,
                                        uint32_t step, Loaded<kOwn>& loaded) const {
-    const FragmentLane from(params_.partials, round.split.first, round.row, fragment, lane_);
+    const FragmentLane from(params_.partials, first_partial_, round.row, fragment, lane_);
     const uint32_t groups = params_.partials.rows / kFragmentRows;
     // Nobody has stored the rows that a request does not have.
     const bool exists = round.row + lane_ / 4 < static_cast<uint32_t>(params_.shape.rows);
-    const uint32_t count = exists ? round.split.count : 0;
+    const uint32_t count = exists ? splits_ : 0;
 #pragma unroll
     for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
       const uint32_t partial = first + i * step;
@@ -180,7 +164,7 @@ class FusedCombine {
   template <uint32_t kOwn>
   __device__ __forceinline__ void combine(const Round& round) const {
     constexpr uint32_t kAtOnce = kLoads / kOwn;
-    const uint32_t fragments = 1u << round.fragments_log2;
+    const uint32_t fragments = 1u << fragments_log2_;
     const uint32_t sharing = fragments < kWarps ? kWarps / fragments : 1;
     const uint32_t first = warp_ / sharing;
     const uint32_t row = lane_ / 4;
@@ -197,13 +181,13 @@ class FusedCombine {
 #pragma unroll
       for (uint32_t i = 0; i < kAtOnce; ++i) {
         const uint32_t own = partial + i * sharing;
-        const float weight = own < round.split.count ? shared_.weights[own][row] : 0;
+        const float weight = own < splits_ ? shared_.weights[own][row] : 0;
         total += weight;
 #pragma unroll
         for (uint32_t k = 0; k < kOwn; ++k) add_sums(sums[k], weight, loaded[i][k]);
       }
       partial += kAtOnce * sharing;
-      if (partial >= round.split.count) break;
+      if (partial >= splits_) break;
       load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
     }
     if (sharing > 1) {
@@ -235,9 +219,9 @@ class FusedCombine {
     }
     const float inverse = inverse_of(total);
     const Shape& shape = params_.shape;
-    auto* const to = params_.out.template at<uint16_t>(round.split.request, shape.token_of(r),
-                                                       shape.head_of(r)) +
-                     fragment_column(round.fragment + first) + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
+    auto* const to =
+        params_.out.template at<uint16_t>(request_, shape.token_of(r), shape.head_of(r)) +
+        fragment_column(round.fragment + first) + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
 #pragma unroll
     for (uint32_t k = 0; k < kOwn; ++k) {
 #pragma unroll
@@ -274,17 +258,17 @@ class FusedCombine {
   __device__ __forceinline__ void store_row_results(const Round& round, uint32_t r, bool exists,
                                                     float total) const {
     const bool leads = exists && lane_ % 4 == 0;
-    if (leads) store_lse(params_, round.split.request, r, shared_.row_max[lane_ / 4], total);
+    if (leads) store_lse(params_, request_, r, shared_.row_max[lane_ / 4], total);
     if constexpr (Params::kIsSparse) {
       if (params_.max_logits.data == nullptr) return;
       float max_logit = -INFINITY;
-      for (uint32_t i = lane_ % 4; exists && i < round.split.count; i += 4) {
+      for (uint32_t i = lane_ % 4; exists && i < splits_; i += 4) {
         max_logit =
             fmaxf(max_logit, __ldcg(at_row(params_.partial_max_logits, round, i, lane_ / 4)));
       }
       max_logit = fmaxf(max_logit, __shfl_xor_sync(~0u, max_logit, 1));
       max_logit = fmaxf(max_logit, __shfl_xor_sync(~0u, max_logit, 2));
-      if (leads) store_max_logit(params_, round.split.request, r, max_logit);
+      if (leads) store_max_logit(params_, request_, r, max_logit);
     }
   }
 
@@ -293,29 +277,33 @@ class FusedCombine {
   const uint32_t barrier_;
   const uint32_t warp_;
   const uint32_t lane_;
-  Rounds rounds_;
-  Round round_;
-  bool found_;
+  const uint32_t first_row_;
+  const int32_t request_;
+  const uint32_t first_partial_;
+  const uint32_t splits_;
+  const uint32_t workers_;
+  uint32_t fragments_log2_;  // of a unit
+  uint32_t units_;
 };
 
-// Synchronizes the blocks, unless they have been, and combines what they have split. Two warpgroups
-// of every block call this; the others call grid_sync().
+// Combines the block's share of the request that it ends with, if that is split. Two warpgroups of
+// a block call this.
 //
-// @pre The roles no longer use the `kBytes` of `memory`.
+// @pre The roles no longer use the `kBytes` of `memory`, and the block has counted its splits.
 template <class Out, size_t kBytes, class Params>
-__device__ __forceinline__ void combine_fused(const Params& params, const SplitList& list,
-                                              void* memory, uint32_t barrier,
-                                              bool is_synchronized) {
+__device__ __forceinline__ void combine_fused(const Params& params, const SplitRequest& split,
+                                              int first_row, void* memory, uint32_t barrier) {
   using SharedStorage = typename FusedCombine<Out, Params>::SharedStorage;
   static_assert(sizeof(SharedStorage) <= kBytes);
-  FusedCombine<Out, Params> combine(params, list, *static_cast<SharedStorage*>(memory), barrier);
-  if (is_synchronized) {
-    // The other warps may still read sums that wait in this memory.
-    combine.prepare_late();
-  } else if (!grid_sync(params, list, [&] { combine.prepare(); })) {
-    return;
-  }
-  combine.run();
+  if (!params.combines) return;
+  cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, barrier);
+  // The last tiles of a cluster may have no row.
+  if (split.splits == 0 || first_row >= params.shape.rows) return;
+  const int tile_rows = min(params.shape.rows - first_row, kTileRows);
+  FusedCombine<Out, Params> combine(params, split, first_row, tile_rows,
+                                    *static_cast<SharedStorage*>(memory), barrier);
+  if (threadIdx.x == 0) wait_for_splits(params, split, split.splits);
+  combine.run(split.worker);
 }
 
 }  // namespace mla::sm90

@@ -50,6 +50,11 @@ int64_t max_partials(const Shape& shape) {
   return 2 * (shape.parts - 1);  // every cut is in one request and has two sides
 }
 
+// Whether the attention kernel itself combines what its blocks have split.
+bool combines(const Shape& shape) {
+  return shape.max_splits == 0 && shape.parts > 1 && shape.parts <= kMaxParts;
+}
+
 RowView rows(void* data, int64_t b, int64_t s, int64_t h) { return {data, {b, s, h}}; }
 
 }  // namespace
@@ -84,8 +89,8 @@ Status check_problem(const Problem& p, const Traits& traits) {
 }
 
 int64_t workspace_bytes(const Shape& shape) {
-  return max_partials(shape) * shape.padded_rows() * (kLatent + 1) *
-         static_cast<int64_t>(sizeof(float));
+  const int64_t numbers = max_partials(shape) * shape.padded_rows() * (kLatent + 1);
+  return (numbers + (combines(shape) ? shape.blocks() : 0)) * static_cast<int64_t>(sizeof(float));
 }
 
 Status describe(const Problem& p, const Traits& traits, const Shape& shape, const void* plan,
@@ -122,9 +127,10 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
                 p.page_size % kSwizzleRows == 0};
   const int64_t padded = shape.padded_rows();
   auto* const partial = static_cast<float*>(workspace);
-  params->combines = shape.max_splits == 0 && shape.parts > 1 && shape.parts <= kMaxParts;
-  params->partials = {partial, partial + max_partials(shape) * padded * kLatent,
-                      static_cast<int32_t>(padded)};
+  const int64_t all = max_partials(shape) * padded;
+  params->combines = combines(shape);
+  params->partials = {partial, partial + all * kLatent, static_cast<int32_t>(padded),
+                      reinterpret_cast<uint32_t*>(partial + all * (kLatent + 1))};
   return {};
 }
 

@@ -29,6 +29,7 @@ struct Partials {
   void* out;   // [partials, rows / kFragmentRows] of Fragments, or [partials, rows, kLatent]
   float* lse;  // [partials, rows]
   int32_t rows;
+  uint32_t* stored_splits;  // [blocks of the grid], if the attention kernel combines
 
   // Where the number of a row is, in an array [partials, rows].
   template <class Number>

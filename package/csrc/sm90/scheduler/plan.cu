@@ -38,7 +38,7 @@ struct Line : SplitHeuristic {
   __device__ int64_t first_from(int64_t place) const { return ceil_div(place * run, rise); }
 
   // The first part whose cut splits a request that begins at `start`.
-  __device__ int64_t first_cut(int64_t start) const { return first_from(start + overhead + align); }
+  __device__ int64_t first_cut(int64_t start) const { return first_from(start + overhead + 1); }
   // How many cuts split the request.
   __device__ int64_t cuts(int64_t start, const Request& request, int parts) const {
     const int64_t end = min(first_from(start + overhead + request.blocks), int64_t{parts});
@@ -54,7 +54,7 @@ __device__ Line line_of(int64_t total, const Shape& shape, bool equal, const Req
         SplitHeuristic::of_equal(shape.batch, first.blocks, shape.parts, 0, shape.rows);
     return {heuristic, heuristic.length, 1};
   }
-  SplitHeuristic heuristic = SplitHeuristic::anywhere(total, shape.parts);
+  SplitHeuristic heuristic = SplitHeuristic::anywhere(total, shape.parts, shape.rows);
   if (!equal && total > shape.parts) return {heuristic, total, shape.parts};
   if (equal) heuristic.move_to_ends(first.cost());
   return {heuristic, heuristic.length, 1};
@@ -80,9 +80,9 @@ __device__ Boundary boundary_at(const Line& line, const PlanView& plan, const Sh
             0};
   }
   const int32_t in_pair = line.in_pairs(request.blocks);
-  if (inside < line.overhead + line.align) return {low, 0, 0, in_pair};
-  const int64_t block = (inside - line.overhead) / line.align * line.align;
-  if (inside - line.overhead >= request.blocks) return next;
+  const int64_t block = inside - line.overhead;
+  if (block <= 0) return {low, 0, 0, in_pair};
+  if (block >= request.blocks) return next;
   return {low, static_cast<int32_t>(block),
           static_cast<int32_t>(part - line.first_cut(plan.costs[low]) + 1), in_pair};
 }

@@ -28,6 +28,8 @@ struct Shape {
   MLA_HOST_DEVICE int32_t token_of(int32_t row) const { return heads.quotient(row); }
   MLA_HOST_DEVICE int32_t head_of(int32_t row) const { return row - token_of(row) * num_heads; }
 
+  // Of the grid.
+  int64_t blocks() const { return int64_t{groups} * cluster * parts; }
   // Counts the rows of a partial result, which are whole tiles.
   int64_t padded_rows() const { return int64_t{groups} * cluster * kTileRows; }
 };

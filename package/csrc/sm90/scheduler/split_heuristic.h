@@ -18,12 +18,12 @@ struct SplitHeuristic {
 
   int64_t length;    // of a part
   int64_t overhead;  // of a request
-  int64_t align;     // a request is cut at multiples of so many blocks
+  int64_t longest;   // a part may be so long to end where a request does
 
   // Parts of equal cost, wherever that cuts requests.
-  static MLA_HOST_DEVICE SplitHeuristic anywhere(int64_t total, int64_t parts) {
+  static MLA_HOST_DEVICE SplitHeuristic anywhere(int64_t total, int64_t parts, int64_t rows) {
     const int64_t length = total > parts ? ceil_div(total, parts) : 1;
-    return {length, kOverhead, alignment(length)};
+    return {length, kOverhead, length + longer_by(length, rows)};
   }
 
   // Lets parts end where requests of `cost` do, or whole fractions of them, if that makes parts
@@ -31,9 +31,7 @@ struct SplitHeuristic {
   MLA_HOST_DEVICE void move_to_ends(int64_t cost) {
     const int64_t longer =
         length > cost ? ceil_div(length, cost) * cost : ceil_div(cost, cost / length);
-    if (longer > longest()) return;
-    length = longer;
-    align = alignment(length);
+    if (longer <= longest) length = longer;
   }
 
   // Equal requests with `rows` query rows each, split `max_splits` times at most; 0: as often as
@@ -42,16 +40,15 @@ struct SplitHeuristic {
   static MLA_HOST_DEVICE SplitHeuristic of_equal(int64_t requests, int64_t blocks, int64_t parts,
                                                  int64_t max_splits, int64_t rows) {
     const int64_t cost = blocks + kOverhead;
-    SplitHeuristic heuristic = anywhere(requests * cost, parts);
+    SplitHeuristic heuristic = anywhere(requests * cost, parts, rows);
     if (requests > 0 && requests <= parts) {
       int64_t splits = parts / requests;
       int64_t most = useful_splits(requests, blocks, parts, rows);
       if (max_splits > 0 && max_splits < most) most = max_splits;
       const bool are_fewer = most < splits;
       if (are_fewer) splits = most;
-      int64_t split = ceil_div(blocks, splits);
-      split = split > 0 ? ceil_div(split, alignment(split)) * alignment(split) : 1;
-      if (are_fewer || max_splits == 1 || split <= heuristic.longest()) return {split, 0, 1};
+      const int64_t split = blocks > 0 ? ceil_div(blocks, splits) : 1;
+      if (are_fewer || max_splits == 1 || split <= heuristic.longest) return {split, 0, split};
     } else if (max_splits == 0) {
       heuristic.move_to_ends(cost);
     }
@@ -76,9 +73,6 @@ struct SplitHeuristic {
   }
 
  private:
-  static constexpr int64_t kAlignedBlocks = 16;  // longer parts are cut between pairs of blocks
-  static constexpr int64_t kLonger = 16;         // a part may be longer by one part in so many
-
   // Splits cost their blocks, and all together the writing and combining of their results: as much
   // as kCombine blocks if every part writes one of kTileRows rows. The sum is least at the root of
   // the quotient.
@@ -91,10 +85,15 @@ struct SplitHeuristic {
     return splits > 1 ? static_cast<int64_t>(splits + 0.5) : 1;
   }
 
-  static MLA_HOST_DEVICE int64_t alignment(int64_t length) {
-    return length >= kAlignedBlocks ? 2 : 1;
+  // How much longer than `length` a part may be to end where a request does, which saves partial
+  // results. A longer part costs little where memory is the bound, since the other parts leave it
+  // more of that. With more than a tile of rows, computing is the bound.
+  static MLA_HOST_DEVICE int64_t longer_by(int64_t length, int64_t rows) {
+    constexpr int64_t kFraction = 16;
+    constexpr int64_t kMostBlocks = 6;
+    const int64_t blocks = length / kFraction;
+    return rows > kTileRows && blocks > kMostBlocks ? kMostBlocks : blocks;
   }
-  MLA_HOST_DEVICE int64_t longest() const { return length + length / kLonger; }
 };
 
 }  // namespace mla::sm90

@@ -26,7 +26,6 @@ class UniformPlan {
     cost_ = Divisor(static_cast<uint32_t>(heuristic.cost(blocks)));
     length_ = Divisor(static_cast<uint32_t>(heuristic.length));
     overhead_ = static_cast<uint32_t>(heuristic.overhead);
-    align_ = static_cast<uint32_t>(heuristic.align);
     in_pairs_ = heuristic.in_pairs(blocks);
   }
 
@@ -38,9 +37,8 @@ class UniformPlan {
       return {static_cast<int32_t>(requests_), 0, 0, 0};
     }
     const uint32_t inside = cost_.remainder(at, request);
-    if (inside < overhead_ + align_) return {static_cast<int32_t>(request), 0, 0, in_pairs_};
-    return {static_cast<int32_t>(request),
-            static_cast<int32_t>((inside - overhead_) & ~(align_ - 1)),
+    if (inside <= overhead_) return {static_cast<int32_t>(request), 0, 0, in_pairs_};
+    return {static_cast<int32_t>(request), static_cast<int32_t>(inside - overhead_),
             static_cast<int32_t>(part - first_cut(request) + 1), in_pairs_};
   }
 
@@ -75,7 +73,7 @@ class UniformPlan {
  private:
   // The first part whose beginning splits a request.
   MLA_HOST_DEVICE uint32_t first_cut(uint32_t request) const {
-    return length_.quotient(request * cost_.value() + overhead_ + align_ + length_.value() - 1);
+    return length_.quotient(request * cost_.value() + overhead_ + length_.value());
   }
 
   uint32_t requests_;
@@ -83,7 +81,6 @@ class UniformPlan {
   Divisor cost_;       // of each, in blocks
   Divisor length_;     // of a part
   uint32_t overhead_;  // of a request
-  uint32_t align_;
   int32_t in_pairs_;
 };
 

@@ -192,7 +192,9 @@ int64_t workspace_bytes(const Params& params) {
   if (!params.combines) return 0;
   // A row has its share of the fragments, an LSE and a greatest logit.
   constexpr int64_t kRowBytes = sizeof(Fragments) / kFragmentRows + 2 * sizeof(float);
-  return UniformPlan::max_partials(params.shape.parts) * params.shape.padded_rows() * kRowBytes;
+  const Shape& shape = params.shape;
+  return UniformPlan::max_partials(shape.parts) * shape.padded_rows() * kRowBytes +
+         shape.blocks() * static_cast<int64_t>(sizeof(uint32_t));
 }
 
 void set_workspace(void* workspace, Params* params) {
@@ -200,8 +202,9 @@ void set_workspace(void* workspace, Params* params) {
   const int64_t all = UniformPlan::max_partials(params->shape.parts) * rows;
   auto* const fragments = static_cast<Fragments*>(workspace);
   auto* const lse = reinterpret_cast<float*>(fragments + all / kFragmentRows);
-  params->partials = {fragments, lse, static_cast<int32_t>(rows)};
   params->partial_max_logits = lse + all;
+  params->partials = {fragments, lse, static_cast<int32_t>(rows),
+                      reinterpret_cast<uint32_t*>(lse + 2 * all)};
 }
 
 Status plan_without_splits(Params* params) { return set_plan(1, params); }

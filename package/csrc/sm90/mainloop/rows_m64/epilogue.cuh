@@ -3,8 +3,8 @@
 #pragma once
 
 #include "sm90/combine/fragments.cuh"
-#include "sm90/combine/grid_sync.cuh"
 #include "sm90/combine/row_results.cuh"
+#include "sm90/combine/split_request.cuh"
 #include "sm90/common/special_registers.cuh"
 #include "sm90/mainloop/rows_m64/store_rows.cuh"
 
@@ -35,6 +35,22 @@ struct Epilogue {
     store_half<1>(to, kHalfFragments, r, scale);
   }
 
+  // Stores what else there is of the rows of a split without tokens. The warpgroup of the logits
+  // does so for others, before it publishes P.
+  __device__ __forceinline__ void store_empty_rows(const WorkTile& work) const {
+    const int thread = read_thread_index();
+    const int r = shared.tile_row_of_request() + thread;
+    if (thread >= kTileRows || r >= params.shape.rows) return;
+    store_work_tile_lse(params, work, r, -INFINITY);
+    if constexpr (Params::kIsSparse) store_work_tile_max_logit(params, work, r, -INFINITY);
+  }
+
+  // Counts a split that both warpgroups have stored.
+  __device__ __forceinline__ void count(bool is_first_work_tile) const {
+    synchronize();
+    if (threadIdx.x == 0) count_split(params, shared.split_request, is_first_work_tile);
+  }
+
   // Stores rows of a partial result that the combine kernel reads.
   __device__ __forceinline__ void store_partial_rows(const WorkTile& work,
                                                      const Rows& scale) const {
@@ -47,22 +63,21 @@ struct Epilogue {
   // that end together, each combines one half of the columns and gives the other one its sums of
   // the other half.
   __device__ __forceinline__ void combine_two(const WorkTile& work, const Rows& scale) {
-    // One of the warps builds the list of splits, which is complete then.
-    cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kCombineBarrier);
-    const bool in_pair = shared.splits.in_pairs;
+    synchronize();  // nobody reads the last tile any more
+    const bool in_pair = shared.split_request.is_pair();
     int half = in_pair && work.partial > work.other_partial;
     if (in_pair) {
       exchange_partials(work.partial, request_row(), half, scale);
-      grid_sync(params, shared.splits);
+      count(true);
     } else {
       // The right half waits in the memory of tiles, since there are no registers for both.
-      grid_sync(params, shared.splits, [this] {
 #pragma unroll
-        for (int e = 0; e < kElements; e += 4) {
-          *waiting(e) = {out[1](e), out[1](e + 1), out[1](e + 2), out[1](e + 3)};
-        }
-      });
+      for (int e = 0; e < kElements; e += 4) {
+        *waiting(e) = {out[1](e), out[1](e + 1), out[1](e + 2), out[1](e + 3)};
+      }
     }
+    if (threadIdx.x == 0) wait_for_splits(params, shared.split_request, in_pair ? 2 : 1);
+    synchronize();
 #pragma unroll 1
     while (true) {
       combine_half(work, request_row(), half, scale);
@@ -80,6 +95,10 @@ struct Epilogue {
   }
 
  private:
+  static __device__ __forceinline__ void synchronize() {
+    cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kCombineBarrier);
+  }
+
   // The row of the request that is a thread's first. It is worked out anew each time, or the
   // compiler keeps what follows from it in registers.
   __device__ __forceinline__ int request_row() const {

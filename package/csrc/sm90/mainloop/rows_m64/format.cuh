@@ -64,4 +64,9 @@ struct Format<DType::bf16, DType::e4m3> {
 template <class Format, int kBlocks>
 inline constexpr bool kPvAfterLogits = kBlocks > 1 && !Format::kDequantizes;
 
+// A tile's P is published in so many parts, that the output need not wait for all of it. Where KV
+// is dequantized, that gains nothing.
+template <class Format>
+inline constexpr int kPParts = Format::kDequantizes ? 1 : 2;
+
 }  // namespace mla::sm90::rows_m64

@@ -29,10 +29,10 @@ template <class Format, class Out, int kBlocks, class Params>
 __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<Format>& shared,
                                            int warpgroup) {
   cutlass::arch::warpgroup_reg_alloc<kPvRegisters>();
-  if (threadIdx.x < kWarp) build_split_list<true>(params, shared.splits);
-  const bool is_synchronized = MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run();
-  combine_fused<Out, SharedStorage<Format>::kOfTiles>(params, shared.splits, shared.latent,
-                                                      kCombineBarrier, is_synchronized);
+  prepare_combine(params, shared.split_request);
+  if (MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run()) return;
+  combine_fused<Out, SharedStorage<Format>::kOfTiles>(
+      params, shared.split_request, shared.tile_row_of_request(), shared.latent, kCombineBarrier);
 }
 
 // What the warpgroup of the logits does.
@@ -41,7 +41,6 @@ __device__ __forceinline__ void compute_logits(const Params& params, SharedStora
                                                int first_row) {
   cutlass::arch::warpgroup_reg_alloc<kLogitsRegisters>();
   MmaQkSoftmax<Format, kBlocks, kThreadsFill, Params>(params, shared, first_row).run();
-  grid_sync(params, shared.splits);
 }
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
@@ -133,7 +132,6 @@ __global__ void __launch_bounds__(kThreads, 1)
                                                       scheduler.at());
       }
     }
-    grid_sync(params, shared.splits);
   }
   // The other block of a cluster may still write into this one's shared memory.
   if constexpr (kCluster > 1) cute::cluster_sync();

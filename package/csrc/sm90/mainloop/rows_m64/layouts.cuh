@@ -7,10 +7,6 @@
 
 namespace mla::sm90::rows_m64 {
 
-// A tile's P is published in parts, each of so many tokens, that the output need not wait for all.
-inline constexpr int kPParts = 2;
-static_assert(kPParts > 1);
-
 // The row of an accumulator that is a thread's first, where the rows of the tile begin at
 // `first_row`; the thread's second is eight rows further.
 inline constexpr int kThreadRows = 2;

@@ -27,8 +27,8 @@ class MmaPv {
   __device__ MmaPv(const Params& params, SharedStorage<Format>& shared, int side)
       : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), side_(side) {}
 
-  // Says whether the blocks have synchronized: they have if the last work tile is the first of two
-  // splits of a request, which this block combines.
+  // Says whether the request of the last work tile has been combined: that is so if it is split in
+  // two and this block combines them.
   __device__ __forceinline__ bool run() {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
@@ -55,10 +55,12 @@ class MmaPv {
         continue;
       }
       Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, out_};
+      if (blocks <= 0) epilogue.store_empty_rows(work);
       if (!Params::kIsSparse && !params_.combines) {
         epilogue.store_partial_rows(work, final_scale);
       } else if (work.other_partial < 0) {
         epilogue.store_partial(work, final_scale);
+        epilogue.count(work_tiles.count() == 1);
       } else {
         epilogue.combine_two(work, final_scale);
         return true;
@@ -73,26 +75,24 @@ class MmaPv {
     for (int i = 0; i < kThreadRows; ++i) own[i] = rows[tile_row(i)];
   }
 
-  // Sums up a tile. The left half is multiplied by each part of P as soon as that is there. Where
-  // KV is dequantized, that gains nothing, and both parts share a fence.
+  // Sums up a tile. The left half is multiplied by each part of P as soon as that is there.
   __device__ __forceinline__ void sum_by_parts(const PipelineState<kPStages>& p, bool has_next,
                                                bool releases) {
-    constexpr int kTogether = Format::kDequantizes ? kPParts : 1;
 #pragma unroll
-    for (int part = 0; part < kPParts; part += kTogether) {
-      for (int i = 0; i < kTogether; ++i) shared_.p_full[p.stage][part + i].wait(p.phase);
+    for (int part = 0; part < kPParts<Format>; ++part) {
+      shared_.p_full[p.stage][part].wait(p.phase);
       if (part == 0) {
         fence_and_rescale(p.stage);
       } else {
         cutlass::arch::fence_view_async_shared();
       }
-      multiply<0>(p.stage, part, part + kTogether);
+      multiply<0>(p.stage, part, part + 1);
       cute::warpgroup_wait<0>();
       cute::warpgroup_fence_operand(out_[0]);
     }
     if (releases) release<0>(tile_);
     if (has_next) let_logits_go_first();
-    multiply<1>(p.stage, 0, kPParts);
+    multiply<1>(p.stage, 0, kPParts<Format>);
     cute::warpgroup_wait<0>();
     cute::warpgroup_fence_operand(out_[1]);
     if (releases) release<1>(tile_);
@@ -104,8 +104,8 @@ class MmaPv {
     for (auto& part : shared_.p_full[p.stage]) part.wait(p.phase);
     if (has_next) wait_for_next_logits();
     fence_and_rescale(p.stage);
-    multiply<0>(p.stage, 0, kPParts);
-    multiply<1>(p.stage, 0, kPParts);
+    multiply<0>(p.stage, 0, kPParts<Format>);
+    multiply<1>(p.stage, 0, kPParts<Format>);
     cute::warpgroup_wait<1>();
     if (releases) release<0>(tile_);
     cute::warpgroup_wait<0>();
@@ -155,7 +155,7 @@ class MmaPv {
     const Tensor v = mma.get_slice(thread_).partition_fragment_B(
         make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kAtomElements),
                     ValueLayout<Element, kPvColumns>{}));
-    constexpr int kSteps = size<2>(p) / kPParts;  // of the tensor cores, in a part
+    constexpr int kSteps = size<2>(p) / kPParts<Format>;  // of the tensor cores, in a part
     warpgroup_fence_operand(out_[kHalfOfColumns]);
     warpgroup_arrive();
 #pragma unroll

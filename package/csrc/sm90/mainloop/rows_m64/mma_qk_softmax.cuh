@@ -22,7 +22,7 @@ class MmaQkSoftmax {
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
   using Query = decltype(cute::make_tensor<Element>(cute::partition_shape_A(
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<kRegisterChunks * kChunk>>{})));
-  using Softmax = rows_m64::Softmax<Logits, Format::kConvertsQuery, Params>;
+  using Softmax = rows_m64::Softmax<Logits, kPParts<Format>, Format::kConvertsQuery, Params>;
   using Rows = typename Softmax::Rows;
   static constexpr int kStepsOfChunk = 4;  // of the tensor cores
   static constexpr int kStepWords = 4;     // of a thread
@@ -261,19 +261,21 @@ class MmaQkSoftmax {
       for (int i = 0; i < kThreadRows; ++i) shared_.rescale[stage][tile_row(i)] = rescale[i];
     }
     if (last) clear_tail(work.tokens - first_token);
-    publish_p(stage, 0);
 #pragma unroll
-    for (int part = 1; part < kPParts; ++part) {
-      store_p(stage, part, sums);
-      softmax_.add(sums);
-      if (last && part + 1 == kPParts) softmax_.finish(work, shared_.final_scale[stage]);
+    for (int part = 0; part < kPParts<Format>; ++part) {
+      if (part > 0) {
+        store_p(stage, part, sums);
+        softmax_.add(sums);
+      }
+      const bool is_whole = part + 1 == kPParts<Format>;
+      if (last && is_whole) softmax_.finish(work, shared_.final_scale[stage]);
       publish_p(stage, part);
     }
   }
 
   // A thread's words of P are those that it would read of operand A.
   __device__ __forceinline__ void store_p(int stage, int part, Rows& sums) {
-    constexpr int kSteps = kStepsOfChunk / kPParts;
+    constexpr int kSteps = kStepsOfChunk / kPParts<Format>;
     Logits p;
     softmax_.exponentiate(logits_, part, p, sums);
 #pragma unroll

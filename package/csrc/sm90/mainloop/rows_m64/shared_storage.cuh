@@ -4,7 +4,7 @@
 
 #include <cute/arch/cluster_sm90.hpp>
 
-#include "sm90/combine/split_list.cuh"
+#include "sm90/combine/split_request.cuh"
 #include "sm90/mainloop/rows_m64/format.cuh"
 #include "sm90/scheduler/work_tile_pipeline.cuh"
 
@@ -41,12 +41,12 @@ struct SharedStorage {
   alignas(8) uint32_t present[kRopeStages][2];  // a bit for each token
   int32_t first_row;                            // of the block's tile in a request
   WorkTilePipeline work_tiles;
-  SplitList splits;
+  SplitRequest split_request;
   Barrier query_wanted;
   TransactionBarrier latent_full[kLatentStages];
   TransactionBarrier rope_full[kRopeStages];
   Barrier logits_done[kPStages];
-  Barrier p_full[kPStages][kPParts];
+  Barrier p_full[kPStages][kPParts<Format>];
   Barrier latent_empty[kLatentStages];
   Barrier rope_empty[kRopeStages];
   Barrier p_empty[kPStages];

@@ -14,10 +14,10 @@ namespace mla::sm90::rows_m64 {
 
 // `Logits` is a thread's fragment of a tile. Rows of Q may have been scaled, each by a factor of
 // its own, which the scale of the row's logits takes back.
-template <class Logits, bool kRowsAreScaled, class Params>
+template <class Logits, int kParts, bool kRowsAreScaled, class Params>
 class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
-  static constexpr int kPartLogits = kLogits / kPParts;
+  static constexpr int kPartLogits = kLogits / kParts;
   // The sum of a thread's P of a row in a part, where each is as great as may be.
   static constexpr float kMaxSum = kPartLogits / kThreadRows * kMaxP;
 
@@ -152,9 +152,9 @@ class Softmax {
     }
   }
 
-  // Does so for a work tile without KV.
+  // Does so for a request without KV. The epilogue does so for a split without KV.
   __device__ __forceinline__ void finish_empty(const WorkTile& work) const {
-    if (thread_ % 4 != 0) return;
+    if (thread_ % 4 != 0 || work.partial >= 0) return;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) store_row_results(work, i);
   }

@@ -42,7 +42,7 @@ class Consumer {
       softmax_.start(work, shared_.logit_scale[work_tiles.count() % Shared::kScaleStages]);
       compute(work, blocks, PipelineState<Shared::kQueryStages>(work_tiles.count() - 1));
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
-          work, blocks, first_tile(), softmax_, sums_);
+          work, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
       const uint32_t others = position_ + (blocks + consumer_) / kConsumers;
       position_ = (first_tile() + blocks) << 1 | (others & 1);
     }

@@ -3,6 +3,7 @@
 
 #include "sm90/combine/fragments.cuh"
 #include "sm90/combine/row_results.cuh"
+#include "sm90/combine/split_request.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
 namespace mla::sm90::swap_ab {
@@ -25,8 +26,8 @@ struct Epilogue {
 
   // `first_tile` is that of the work tile, in KV's pipelines.
   template <class Softmax>
-  __device__ __forceinline__ void run(const WorkTile& work, int blocks, uint32_t first_tile,
-                                      const Softmax& softmax,
+  __device__ __forceinline__ void run(const WorkTile& work, bool is_first_work_tile, int blocks,
+                                      uint32_t first_tile, const Softmax& softmax,
                                       Accumulator (&sums)[kLatentChunks]) const {
     const int warp = threadIdx.x % kWarpgroup / kWarp;
     const bool first_lanes = threadIdx.x % kWarp < 4;
@@ -55,6 +56,9 @@ struct Epilogue {
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kConsumers * kWarpgroup, kAllConsumers);
     if (consumer < blocks) mma.release_exchange(last_tile(consumer, blocks, first_tile));
+    if (work.partial >= 0 && params.combines && threadIdx.x == 0) {
+      count_split(params, shared.split_request, is_first_work_tile);
+    }
   }
 
  private:

@@ -1,6 +1,6 @@
 // The kernel of the schedule `swap_ab`, for few query rows: KV tokens are the rows of a tile. Two
-// warpgroups of a block consume tiles of KV in turn. Of a third, one warp produces tiles, two
-// produce queries, and one lists what the blocks have to combine.
+// warpgroups of a block consume tiles of KV in turn. Of a third, one warp produces tiles, and two
+// produce queries.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
@@ -39,9 +39,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warpgroup < kConsumers) {
     static_assert(kConsumers == 2);
     cutlass::arch::warpgroup_reg_alloc<kConsumerRegisters<kRows>>();
+    prepare_combine(params, shared.split_request);
     Consumer<Format, Out, kRows, Params>(params, shared, warpgroup).run();
-    combine_fused<Out, sizeof(shared.kv)>(params, shared.splits, &shared.kv, kCombineBarrier,
-                                          false);
+    combine_fused<Out, sizeof(shared.kv)>(params, shared.split_request, 0, &shared.kv,
+                                          kCombineBarrier);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters<kRows>>();
     const int warp = threadIdx.x / kWarp - kConsumers * kWarps;
@@ -50,10 +51,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           shared.work_tiles, TileScheduler<Params>(params, static_cast<int>(blockIdx.y))));
     } else if (warp <= kQueryWarps) {
       QueryProducer<Format, kRows, Params>{params, shared, warp - 1}.run();
-    } else {
-      build_split_list<false>(params, shared.splits);
     }
-    grid_sync(params, shared.splits);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cute/arch/copy_sm90_desc.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
 
+#include "sm90/mainloop/kv_cache_policy.cuh"
 #include "sm90/mainloop/paged_kv_tma.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
@@ -14,15 +15,17 @@ template <class Format, int kRows, class Params>
 struct TmaProducer {
   const Params& params;
   SharedStorage<Format, kRows>& shared;
+  uint64_t policy = 0;  // of the work tile's KV in L2
 
   template <class WorkTiles>
-  __device__ void run(WorkTiles work_tiles) const {
+  __device__ void run(WorkTiles work_tiles) {
     const bool leads = cute::elect_one_sync();
     uint32_t tile = 0;
     WorkTile work;
     while (work_tiles.next(work)) {
       if (work.first_block >= work.end_block) continue;
       const FirstPages pages(params.kv, params.capacity, work.request, work.first_block);
+      policy = kv_cache_policy(work);
       PagedKvTma kv(params.kv, work, pages);
       for (int block = work.first_block; block < work.end_block; ++block) {
         if (block == work.first_block + 1) kv.read_ahead();
@@ -70,8 +73,7 @@ struct TmaProducer {
       const TokenBox source = kv.box(box);
       if (leads) {
         const int32_t group = view.is_in_groups ? source.offset / kSwizzleRows : 0;
-        cute::SM90_TMA_LOAD_5D::copy(map, reinterpret_cast<uint64_t*>(&full),
-                                     static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
+        cute::SM90_TMA_LOAD_5D::copy(map, reinterpret_cast<uint64_t*>(&full), policy,
                                      to + box * view.box_tokens * (kCount * kChunk), 0,
                                      source.offset - group * kSwizzleRows, chunk, group,
                                      source.page);
@@ -105,10 +107,9 @@ struct TmaProducer {
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const bool is_rope = chunk == kRopeChunk;
       // If there is no such page, this loads zeros.
-      cute::SM90_TMA_LOAD_3D::copy(
-          is_rope ? &params.rope_map : &params.latent_map, reinterpret_cast<uint64_t*>(&full),
-          static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST), to[chunk] + first,
-          is_rope ? 0 : chunk * kChunk, source.offset, source.page);
+      cute::SM90_TMA_LOAD_3D::copy(is_rope ? &params.rope_map : &params.latent_map,
+                                   reinterpret_cast<uint64_t*>(&full), policy, to[chunk] + first,
+                                   is_rope ? 0 : chunk * kChunk, source.offset, source.page);
     }
   }
 };

@@ -1,7 +1,7 @@
 // The shared memory of a block of the schedule `swap_ab`, and the barriers in it. KV fills it.
 #pragma once
 
-#include "sm90/combine/split_list.cuh"
+#include "sm90/combine/split_request.cuh"
 #include "sm90/mainloop/swap_ab/format.cuh"
 #include "sm90/scheduler/work_tile_pipeline.cuh"
 
@@ -36,7 +36,7 @@ struct SharedStorage {
   float of_warps[kConsumers][kWarps][kRows];  // maxima of a tile, then sums of a work tile
   float row_max[kConsumers][kRows];           // of a work tile
   WorkTilePipeline work_tiles;
-  SplitList splits;
+  SplitRequest split_request;
   typename Format::KvPipelines pipelines;
   Barrier received[kConsumers];  // by a consumer, its next tile
   Barrier query_full[kQueryStages];

@@ -5,6 +5,7 @@
 #include <cute/arch/copy_sm90_desc.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
 
+#include "sm90/mainloop/kv_cache_policy.cuh"
 #include "sm90/mainloop/paged_kv_tma.cuh"
 #include "sm90/mainloop/rows_m64/producer/query.cuh"
 
@@ -24,6 +25,7 @@ struct TmaProducer {
   SharedStorage<Format>& shared;
   const int first_row;
   const int rank;
+  uint64_t policy = 0;  // of the work tile's KV in L2
 
   // The first work tile begins at `first`.
   template <class WorkTiles>
@@ -47,6 +49,7 @@ struct TmaProducer {
             tile, work.request, 0);
         ++tile;
       }
+      policy = kv_cache_policy(work);
       PagedKvTma kv(params.kv, work, pages);
       for (int block = work.first_block; block < work.end_block; ++block) {
         if (block == work.first_block + 1) kv.read_ahead();
@@ -183,15 +186,14 @@ struct TmaProducer {
 
   // Loads a box into all blocks; zeros if there is no such page.
   template <class Copy, class Multicast, class... Coordinates>
-  static __device__ void copy_box(const CUtensorMap* map, TransactionBarrier& full, void* to,
-                                  Coordinates... at) {
+  __device__ void copy_box(const CUtensorMap* map, TransactionBarrier& full, void* to,
+                           Coordinates... at) {
     auto* const barrier = reinterpret_cast<uint64_t*>(&full);
-    constexpr auto kHint = static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);
     if constexpr (kCluster == 1) {
-      Copy::copy(map, barrier, kHint, to, at...);
+      Copy::copy(map, barrier, policy, to, at...);
     } else {
       constexpr uint16_t kAll = (1 << kCluster) - 1;
-      Multicast::copy(map, barrier, kAll, kHint, to, at...);
+      Multicast::copy(map, barrier, kAll, policy, to, at...);
     }
   }
 };
