@@ -7,8 +7,8 @@
 
 namespace mla::sm90 {
 
-// The L2 policy of a work tile's KV, which only blocks with other rows of the request read. If it is
-// evicted first, the plan, the page table and partial results stay in L2, for which short splits
+// The L2 policy of a work tile's KV, which only blocks with other rows of the request read. If it
+// is evicted first, the plan, the page table and partial results stay in L2, for which short splits
 // wait. Memory streams 2 to 5% faster if the order of eviction stays as it is.
 __device__ __forceinline__ uint64_t kv_cache_policy(const WorkTile& work) {
   constexpr int kLongSplit = 32;  // blocks
