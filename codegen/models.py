@@ -9,8 +9,11 @@ from typing import Any
 
 from codegen.schema.lines import line_of
 
-DEGREES = (1, 2, 4, 8)
+DEGREES = (1, 2, 4, 8, 16)
 """The degrees of tensor parallelism that pages and tests go through."""
+
+EVERY = "every"
+"""What ``unserved`` has in place of the name of an arch where it means all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Model:
         Whether the softmax has a learned logit without a value.
     also : tuple[str, ...]
         Other models with the same attention.
+    unserved : tuple[tuple[str, str], ...]
+        Archs of which no kernel serves it at some degree, or ``EVERY``, and why.
     """
 
     name: str
@@ -46,6 +51,7 @@ class Model:
     topk: int = 0
     sink: bool = False
     also: tuple[str, ...] = ()
+    unserved: tuple[tuple[str, str], ...] = ()
 
     @property
     def degrees(self) -> tuple[int, ...]:
@@ -74,11 +80,12 @@ def parse(text: str) -> Models:
 
 def _model(row: Mapping[str, Any]) -> Model:
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return Model(**fields)
+    return Model(**fields | {"unserved": tuple(row.get("unserved", {}).items())})
 
 
-def problems(models: Models, formats: Iterable[str]) -> list[str]:
+def problems(models: Models, formats: Iterable[str], archs: Iterable[str]) -> list[str]:
     """One line for each thing that is wrong with a row; ``formats`` are the names of ``formats.toml``."""
+    accepted = (EVERY, *archs)
     known, used = {*formats, *models.unread}, {name for model in models.rows for name in model.formats}
     found = [
         f"{models.where('unread', name)}: {name}: no model stores its cache so"
@@ -90,6 +97,12 @@ def problems(models: Models, formats: Iterable[str]) -> list[str]:
         for number, model in enumerate(models.rows)
         for name in model.formats
         if name not in known
+    ]
+    found += [
+        f"{models.where('model', number)}: {model.name}: unserved: got {name}; accepts {', '.join(accepted)}"
+        for number, model in enumerate(models.rows)
+        for name, _ in model.unserved
+        if name not in accepted
     ]
     return found + list(_twins(models))
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from codegen.model import Arch, Matrix, Value, Variant
-from codegen.models import Model
+from codegen.models import EVERY, Model
 
 
 def context(matrix: Matrix) -> dict[str, Any]:
@@ -38,6 +38,11 @@ def page(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
                 "source": model.source,
             }
             for model in matrix.models.rows
+        ],
+        "unserved": [
+            {"name": model.name, "where": "any arch" if arch == EVERY else f"`{arch}`", "reason": reason}
+            for model in matrix.models.rows
+            for arch, reason in model.unserved
         ],
         "unread": dict(matrix.models.unread),
     }

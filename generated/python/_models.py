@@ -18,6 +18,7 @@ class Row(NamedTuple):
     topk: int
     sink: bool
     also: tuple[str, ...]
+    unserved: tuple[tuple[str, str], ...]
 
 
 MODELS = (
@@ -32,6 +33,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="DeepSeek-V2",
@@ -44,6 +46,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=("DeepSeek-V2.5",),
+        unserved=(),
     ),
     Row(
         name="DeepSeek-V3",
@@ -56,6 +59,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=("DeepSeek-R1", "DeepSeek-V3.1"),
+        unserved=(),
     ),
     Row(
         name="DeepSeek-V3.2",
@@ -68,6 +72,7 @@ MODELS = (
         topk=2048,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="DeepSeek-V4-Flash",
@@ -80,6 +85,7 @@ MODELS = (
         topk=640,
         sink=True,
         also=(),
+        unserved=(("sm90a", "its kernels have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
     ),
     Row(
         name="DeepSeek-V4-Pro",
@@ -92,6 +98,7 @@ MODELS = (
         topk=640,
         sink=True,
         also=(),
+        unserved=(("sm90a", "its kernels have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
     ),
     Row(
         name="DeepSeek-V4.1-Flash",
@@ -104,6 +111,7 @@ MODELS = (
         topk=1152,
         sink=True,
         also=(),
+        unserved=(("sm90a", "its kernels have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
     ),
     Row(
         name="DeepSeek-V4.1-Pro",
@@ -116,6 +124,7 @@ MODELS = (
         topk=1152,
         sink=True,
         also=(),
+        unserved=(("sm90a", "its kernels have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
     ),
     Row(
         name="Moonlight-16B-A3B",
@@ -128,6 +137,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=("Kimi-VL",),
+        unserved=(),
     ),
     Row(
         name="Kimi-K2",
@@ -140,6 +150,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=("Kimi-K2.5", "Kimi-K2.6"),
+        unserved=(),
     ),
     Row(
         name="Kimi-Linear",
@@ -152,6 +163,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="Kimi-K3",
@@ -164,6 +176,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="GLM-4.7-Flash",
@@ -176,6 +189,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="GLM-5",
@@ -188,6 +202,7 @@ MODELS = (
         topk=2048,
         sink=False,
         also=("GLM-5.1", "GLM-5.2", "GLM-5.3"),
+        unserved=(),
     ),
     Row(
         name="GLM-5.3-Flash",
@@ -200,6 +215,7 @@ MODELS = (
         topk=2048,
         sink=False,
         also=(),
+        unserved=(("sm90a", "its kernels have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
     ),
     Row(
         name="LongCat-Flash",
@@ -212,6 +228,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="HY-V4",
@@ -224,6 +241,7 @@ MODELS = (
         topk=2048,
         sink=True,
         also=(),
+        unserved=(),
     ),
     Row(
         name="Mistral-Large-3",
@@ -236,6 +254,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="Mistral-Small-4",
@@ -248,6 +267,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(("sm90a", "its kernels have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
     ),
     Row(
         name="MiniCPM3-4B",
@@ -260,6 +280,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(("every", "no kernel here has 288 columns: vLLM runs it as multi-head attention"),),
     ),
     Row(
         name="Youtu-LLM-2B",
@@ -272,6 +293,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="Ling",
@@ -284,6 +306,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=("Bailing hybrid",),
+        unserved=(),
     ),
     Row(
         name="Bailing-V3",
@@ -296,6 +319,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(("sm90a", "its kernels have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
     ),
     Row(
         name="openPangu-Ultra-MoE",
@@ -308,6 +332,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="Sarvam-105B",
@@ -320,6 +345,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="A.X-K1",
@@ -332,6 +358,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="A.X-K2",
@@ -344,6 +371,7 @@ MODELS = (
         topk=2048,
         sink=False,
         also=(),
+        unserved=(("every", "no kernel here has 160 columns"),),
     ),
     Row(
         name="dots3-NOTE",
@@ -356,6 +384,7 @@ MODELS = (
         topk=2048,
         sink=False,
         also=(),
+        unserved=(),
     ),
     Row(
         name="dots3-NOTE window layers",
@@ -368,5 +397,6 @@ MODELS = (
         topk=512,
         sink=False,
         also=(),
+        unserved=(("every", "no kernel here has 1,088 columns"),),
     ),
 )

@@ -33,6 +33,8 @@ class Model:
         Whether the softmax has a learned logit per head without a value (``attn_sink``).
     also : tuple[str, ...]
         Other models with the same attention.
+    unserved : tuple[tuple[str, str], ...]
+        Archs of which no kernel serves it at some degree of tensor parallelism, or ``every``, and why.
     """
 
     name: str
@@ -45,6 +47,12 @@ class Model:
     topk: int
     sink: bool
     also: tuple[str, ...]
+    unserved: tuple[tuple[str, str], ...]
+
+    def reason(self, arch: str) -> str | None:
+        """Why no kernel of ``arch`` serves the model at some degree of tensor parallelism, or None."""
+        reasons = dict(self.unserved)
+        return reasons.get(arch, reasons.get("every"))
 
     def configs(self, *, arch: str | None = None, tensor_parallel: int = 1) -> tuple[dict[str, Value], ...]:
         """What a rank looks up: one config for each op and cache format.

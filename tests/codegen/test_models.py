@@ -56,10 +56,26 @@ def test_the_page_claims_what_the_registries_serve():
     assert served > 100
 
 
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.arch)
+def test_a_model_is_served_at_every_degree_or_its_row_says_why_not(registry):
+    unserved = set()
+    for model in packaged():
+        for degree in models.DEGREES:
+            if model.heads % degree:
+                continue
+            configs = model.configs(arch=registry.arch, tensor_parallel=degree)
+            searched = [{field: value for field, value in config.items() if field != "op"} for config in configs]
+            indexes = [Index(one for one in registry.variants if one.op == config["op"]) for config in configs]
+            if not any(index.matching(fields) for index, fields in zip(indexes, searched, strict=True)):
+                unserved.add(model.name)
+    assert {model.name for model in packaged() if model.reason(registry.arch)} == unserved
+    assert registry.arch != "cpu" or unserved == {"MiniCPM3-4B", "A.X-K2", "dots3-NOTE window layers"}
+
+
 def test_the_package_has_the_rows_of_the_matrix():
     rows = load().models.rows
-    assert [(row.name, row.heads, row.formats, row.topk, row.also) for row in rows] == [
-        (model.name, model.heads, model.formats, model.topk, model.also) for model in packaged()
+    assert [(row.name, row.heads, row.formats, row.topk, row.also, row.unserved) for row in rows] == [
+        (model.name, model.heads, model.formats, model.topk, model.also, model.unserved) for model in packaged()
     ]
 
 
@@ -74,6 +90,11 @@ def test_the_package_has_the_rows_of_the_matrix():
         (ROW.replace('"C"', '""'), "models.toml:1: model.source: got ''; accepts words on one line"),
         (f"{ROW}, topk = -1", "models.toml:1: model.topk: got -1; accepts an integer from 0"),
         (f'{ROW}, also = ["a"]', "models.toml:1: A: a is a name of A"),
+        (f'{ROW}, unserved = {{ sm11 = "x" }}', "models.toml:1: A: unserved: got sm11; accepts every, "),
+        (
+            f"{ROW}, unserved = {{}}",
+            "models.toml:1: model.unserved: got {}; accepts a table of archs",
+        ),
         (f"{ROW}, served = false", "models.toml:1: model: field: got 'served'; accepts name, also"),
         (ROW.replace(', source = "C"', ""), "models.toml:1: model: field 'source' is missing"),
     ],

@@ -55,6 +55,12 @@ def test_widths_that_no_kernel_has_are_not_served():
     assert model("A.X-K2").served() == ()
 
 
+def test_reasons():
+    assert model("A.X-K2").reason("cpu") == "no kernel here has 160 columns"
+    assert model("GLM-5.3-Flash").reason("sm90a") == "its kernels have rows of 576 columns"
+    assert model("GLM-5.3-Flash").reason("cpu") is None
+
+
 def test_errors():
     with pytest.raises(ValueRangeError, match=r"tensor_parallel: got 8; accepts a divisor of 20"):
         model("GLM-4.7-Flash").configs(tensor_parallel=8)

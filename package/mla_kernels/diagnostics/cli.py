@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 import mla_kernels
+from mla_kernels._types import DTYPES
 from mla_kernels.diagnostics import info, tables
 from mla_kernels.diagnostics.bench import command as bench
 from mla_kernels.errors import MlaError, ValueRangeError
@@ -65,7 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     added.add_argument("name", nargs="?", metavar="MODEL", help="one model, such as DeepSeek-R1, with its configs")
     added.add_argument("--arch", help="an arch whose payload is installed; by default each of them")
     added.add_argument(
-        "--tensor-parallel", type=int, default=1, metavar="N", help="ranks that share the heads; default 1"
+        "--tp",
+        "--tensor-parallel",
+        dest="tensor_parallel",
+        type=int,
+        default=1,
+        metavar="N",
+        help="ranks that share the heads; default 1",
     )
     bench.add_options(command("bench", bench.run, "time the decode kernels of an arch"))
     completion = commands.add_parser("completion", help="print a completion script for a shell")
@@ -185,7 +192,8 @@ def _model(each: Model, options: argparse.Namespace) -> int:
     ]
     if options.json:
         return _print_json({**asdict(each), "served": served})
-    facts = {name.replace("_", " "): value for name, value in asdict(each).items() if value not in ((), 0, False)}
+    known = {name.replace("_", " "): value for name, value in asdict(each).items() if name != "unserved"}
+    facts = {name: value for name, value in known.items() if value not in ((), 0, False)}
     for name, value in facts.items():
         print(tables.wrapped(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}"))
     ranks = f"a rank of {options.tensor_parallel}" if options.tensor_parallel > 1 else "one rank"
@@ -196,7 +204,25 @@ def _model(each: Model, options: argparse.Namespace) -> int:
         print(f"    by {config['variant']}")
     if not served:
         print("  none of its operations")
+    for name, reason in each.unserved:
+        where = "no arch serves it" if name == "every" else f"not every rank on {name}"
+        print(tables.wrapped(f"{where}: {reason}"))
+    for config in _unserved(each, options):
+        asked = " ".join(f"{field}={value}" for field, value in config.items())
+        print(tables.wrapped(f"not served: {asked}; `{PROGRAM} explain` with these fields says why"))
     return 0
+
+
+def _unserved(each: Model, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The configs that no variant serves, of caches that some kernel could read."""
+    degree = options.tensor_parallel
+    return [
+        config
+        for arch in _archs(options)
+        for served in [each.served(arch=arch, tensor_parallel=degree)]
+        for config in each.configs(arch=arch, tensor_parallel=degree)
+        if config not in served and config["kv_dtype"] in DTYPES
+    ]
 
 
 def _archs(options: argparse.Namespace) -> tuple[str, ...]:

@@ -75,6 +75,20 @@ def test_errors_are_one_line_and_status_1(run, arguments, part):
     assert len(err.splitlines()) == 1
 
 
+def test_a_model_that_is_not_served_says_why(run):
+    status, out, _ = run("models", "A.X-K2", "--tp=4")
+    assert status == 0
+    assert "  none of its operations\nno arch serves it: no kernel here has 160 columns\n" in out
+    out = " ".join(run("models", "GLM-5.3-Flash", "--arch=cpu")[1].split())
+    assert "not every rank on sm90a: its kernels have rows of 576 columns" in out
+    assert "not served:" not in out
+
+
+def test_a_config_that_is_not_served_is_named(run):
+    out = " ".join(run("models", "MiniCPM3-4B", "--arch=cpu")[1].split())
+    assert "not served: op=decode kv_dtype=bf16 arch=cpu out_dtype=bf16 num_heads=40 d_qk=288 d_v=256;" in out
+
+
 def test_a_payload_that_is_absent_is_said(run):
     status, out, err = run("list", "arch=sm90a")
     assert (status, out) == (1, "")
