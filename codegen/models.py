@@ -83,9 +83,8 @@ def _model(row: Mapping[str, Any]) -> Model:
     return Model(**fields | {"unserved": tuple(row.get("unserved", {}).items())})
 
 
-def problems(models: Models, formats: Iterable[str], archs: Iterable[str]) -> list[str]:
+def problems(models: Models, formats: Iterable[str]) -> list[str]:
     """One line for each thing that is wrong with a row; ``formats`` are the names of ``formats.toml``."""
-    accepted = (EVERY, *archs)
     known, used = {*formats, *models.unread}, {name for model in models.rows for name in model.formats}
     found = [
         f"{models.where('unread', name)}: {name}: no model stores its cache so"
@@ -97,12 +96,6 @@ def problems(models: Models, formats: Iterable[str], archs: Iterable[str]) -> li
         for number, model in enumerate(models.rows)
         for name in model.formats
         if name not in known
-    ]
-    found += [
-        f"{models.where('model', number)}: {model.name}: unserved: got {name}; accepts {', '.join(accepted)}"
-        for number, model in enumerate(models.rows)
-        for name, _ in model.unserved
-        if name not in accepted
     ]
     return found + list(_twins(models))
 

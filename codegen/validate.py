@@ -17,7 +17,7 @@ def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
     """One line per problem, each naming its row and what to do; an empty list for a sound matrix."""
     return [
         *formats.problems(matrix.formats),
-        *models.problems(matrix.models, matrix.formats.types, matrix.archs),
+        *models.problems(matrix.models, matrix.formats.types),
         *_fields(matrix),
         *_archs(matrix),
         *(problem for allow in matrix.allows for problem in _allow(matrix, allow)),
