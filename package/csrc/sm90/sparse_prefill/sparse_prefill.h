@@ -7,10 +7,9 @@
 namespace mla::sm90 {
 
 // The kernel of sparse decode computes this op too: to it, every query token is a request.
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kDQk = kHeadDim>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
-  static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk));
+  static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule));
 
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
@@ -18,7 +17,7 @@ struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static Status prepare(int32_t device);
 
  private:
-  using Decode = SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>;
+  using Decode = SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>;
 };
 
 }  // namespace mla::sm90
