@@ -11,6 +11,9 @@ from mla_kernels.errors import ValueRangeError
 from mla_kernels.payloads.registry import Value
 from mla_kernels.resolve.search import variants
 
+EVERY = "every"
+"""What ``Model.unserved`` has in place of an arch where it means all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -34,7 +37,7 @@ class Model:
     also : tuple[str, ...]
         Other models with the same attention.
     unserved : tuple[tuple[str, str], ...]
-        Archs of which no kernel serves it at some degree of tensor parallelism, or ``every``, and why.
+        Archs of which no kernel serves it at some degree of tensor parallelism, or ``EVERY``, and why.
     """
 
     name: str
@@ -52,7 +55,7 @@ class Model:
     def reason(self, arch: str) -> str | None:
         """Why no kernel of ``arch`` serves the model at some degree of tensor parallelism, or None."""
         reasons = dict(self.unserved)
-        return reasons.get(arch, reasons.get("every"))
+        return reasons.get(arch, reasons.get(EVERY))
 
     def configs(self, *, arch: str | None = None, tensor_parallel: int = 1) -> tuple[dict[str, Value], ...]:
         """What a rank looks up: one config for each op and cache format.

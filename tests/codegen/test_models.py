@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mla_kernels.models import models as packaged
 from mla_kernels.payloads.index import Index
-from mla_kernels.payloads.registry import Registry
+from mla_kernels.payloads.registry import Registry, Value
 
 from codegen import models
 from codegen.load import load
@@ -39,6 +39,12 @@ def claims() -> dict[tuple[str, str], dict[tuple[str, str], str]]:
     return said
 
 
+def serves(registry: Registry, config: dict[str, Value]) -> bool:
+    """Whether a payload has a variant for what a rank looks up."""
+    searched = {field: value for field, value in config.items() if field != "op"}
+    return bool(Index(variant for variant in registry.variants if variant.op == config["op"]).matching(searched))
+
+
 def test_the_page_claims_what_the_registries_serve():
     said = claims()
     assert {name for name, _ in said} == {model.name for model in packaged()}
@@ -47,11 +53,9 @@ def test_the_page_claims_what_the_registries_serve():
         if model.heads % degree:
             continue
         for config in model.configs(arch=registry.arch, tensor_parallel=degree):
-            op, searched = config["op"], {field: value for field, value in config.items() if field != "op"}
-            index = Index(variant for variant in registry.variants if variant.op == op)
-            claim = said[model.name, registry.arch].get((op.removeprefix("sparse_"), config["kv_dtype"]))
+            claim = said[model.name, registry.arch].get((config["op"].removeprefix("sparse_"), config["kv_dtype"]))
             claimed = claim is not None and (not claim or str(degree) in claim.split(", "))
-            assert bool(index.matching(searched)) == claimed, (model.name, config)
+            assert serves(registry, config) == claimed, (model.name, config)
             served += claimed
     assert served > 100
 
@@ -64,9 +68,7 @@ def test_a_model_is_served_at_every_degree_or_its_row_says_why_not(registry):
             if model.heads % degree:
                 continue
             configs = model.configs(arch=registry.arch, tensor_parallel=degree)
-            searched = [{field: value for field, value in config.items() if field != "op"} for config in configs]
-            indexes = [Index(one for one in registry.variants if one.op == config["op"]) for config in configs]
-            if not any(index.matching(fields) for index, fields in zip(indexes, searched, strict=True)):
+            if not any(serves(registry, config) for config in configs):
                 unserved.add(model.name)
     assert {model.name for model in packaged() if model.reason(registry.arch)} == unserved
     named = {name for model in packaged() for name, _ in model.unserved}
@@ -92,10 +94,7 @@ def test_the_package_has_the_rows_of_the_matrix():
         (ROW.replace('"C"', '""'), "models.toml:1: model.source: got ''; accepts words on one line"),
         (f"{ROW}, topk = -1", "models.toml:1: model.topk: got -1; accepts an integer from 0"),
         (f'{ROW}, also = ["a"]', "models.toml:1: A: a is a name of A"),
-        (
-            f"{ROW}, unserved = {{}}",
-            "models.toml:1: model.unserved: got {}; accepts a table of archs",
-        ),
+        (f"{ROW}, unserved = {{}}", "models.toml:1: model.unserved: got {}; accepts a table of archs"),
         (f"{ROW}, served = false", "models.toml:1: model: field: got 'served'; accepts name, also"),
         (ROW.replace(', source = "C"', ""), "models.toml:1: model: field 'source' is missing"),
     ],

@@ -15,7 +15,7 @@ from mla_kernels._types import DTYPES
 from mla_kernels.diagnostics import info, tables
 from mla_kernels.diagnostics.bench import command as bench
 from mla_kernels.errors import MlaError, ValueRangeError
-from mla_kernels.models import Model, model, models
+from mla_kernels.models import EVERY, Model, model, models
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.resolve.obstacle import install
 from mla_kernels.version import __version__
@@ -205,8 +205,7 @@ def _model(each: Model, options: argparse.Namespace) -> int:
     if not served:
         print("  none of its operations")
     for name, reason in each.unserved:
-        where = "no arch serves it" if name == "every" else f"not every rank on {name}"
-        print(tables.wrapped(f"{where}: {reason}"))
+        print(tables.wrapped(f"not served on {'any arch' if name == EVERY else name}: {reason}"))
     for config in _unserved(each, options):
         asked = " ".join(f"{field}={value}" for field, value in config.items())
         print(tables.wrapped(f"not served: {asked}; `{PROGRAM} explain` with these fields says why"))

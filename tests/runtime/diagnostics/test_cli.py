@@ -78,10 +78,10 @@ def test_errors_are_one_line_and_status_1(run, arguments, part):
 def test_a_model_that_is_not_served_says_why(run):
     status, out, _ = run("models", "A.X-K2", "--tp=4")
     assert status == 0
-    assert "  none of its operations\nno arch serves it: no kernel here has 160 columns\n" in out
+    assert "  none of its operations\nnot served on any arch: no kernel here has 160 columns\n" in out
     out = " ".join(run("models", "GLM-5.3-Flash", "--arch=cpu")[1].split())
-    assert "not every rank on sm90a: its kernels have rows of 576 columns" in out
-    assert "not served:" not in out
+    assert "not served on sm90a: its kernels have rows of 576 columns" in out
+    assert "not served: " not in out
 
 
 def test_a_config_that_is_not_served_is_named(run):
