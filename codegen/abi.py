@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from codegen.ops.attention import DECODE, SPARSE_DECODE, SPARSE_PREFILL
 from codegen.ops.caches import GATHER_KV, MERGE_STATES, STORE_KV, TO_GLOBAL_INDICES
-from codegen.signature.arguments import CACHES, FORMATS, Op
+from codegen.signature.arguments import FORMATS, Op
 
 STATUS = (
     "ok",
@@ -41,14 +41,8 @@ OP = {op.name: op for op in OPS}
 
 
 def abi_hash() -> str:
-    """Sixteen hex digits over everything that crosses the boundary: statuses, ops, arguments, fields, cache formats.
-
-    The formats are those of the default widths. The payload of the core is the only one with kernels for others, and it
-    is built with the launcher.
-    """
-    usual = [row for row, parsed in zip(FORMATS["format"], CACHES.rows, strict=True) if CACHES.is_usual(parsed)]
-    formats = {**FORMATS, "format": usual}
-    listing = [STATUS, [(_contract(op), [asdict(field) for field in op.fields]) for op in OPS], formats]
+    """Sixteen hex digits over everything that crosses the boundary: statuses, ops, arguments, fields, cache formats."""
+    listing = [STATUS, [(_contract(op), [asdict(field) for field in op.fields]) for op in OPS], FORMATS]
     return hashlib.sha256(json.dumps(listing, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -37,11 +37,11 @@ PREFILL_METHOD = {
 
 def decode_calls(kernel: Kernel, tensors: SparseDecodeTensors) -> list[Arguments]:
     """The arguments of each problem; outputs and workspace are given, so that a launch allocates nothing."""
-    size = kernel.workspace_size(q=tensors.q[0], kv_cache=tensors.kv_cache, indices=tensors.indices[0])
-    given = _given(size, tensors.q.device)
+    problems = [_caches(tensors, i) for i in range(len(tensors.q))]
+    given = _given(kernel.workspace_size(q=tensors.q[0], **problems[0]), tensors.q.device)
     return [
-        ((q, tensors.kv_cache, indices), {**given, "out": out, "lse": lse})
-        for q, indices, out, lse in zip(tensors.q, tensors.indices, tensors.out, tensors.lse, strict=True)
+        ((q,), {**caches, **given, "out": out, "lse": lse})
+        for q, caches, out, lse in zip(tensors.q, problems, tensors.out, tensors.lse, strict=True)
     ]
 
 
@@ -64,6 +64,18 @@ def decode_times(bench: Bench, kernel: Kernel, tensors: SparseDecodeTensors) -> 
 def prefill_times(bench: Bench, kernel: Kernel, tensors: SparsePrefillTensors) -> Mapping[str, float | None]:
     """Microseconds of a launch, and of the host in a call."""
     return _times(bench, kernel, mla_kernels.sparse_prefill, prefill_calls(kernel, tensors))
+
+
+def _caches(tensors: SparseDecodeTensors, i: int) -> dict[str, torch.Tensor]:
+    """The caches and indices of a problem: a window comes first, as engines pass it."""
+    if not tensors.cell.window:
+        return {"kv_cache": tensors.kv_cache, "indices": tensors.indices[i]}
+    return {
+        "kv_cache": tensors.window_cache,
+        "indices": tensors.window_indices[i],
+        "extra_kv_cache": tensors.kv_cache,
+        "extra_indices": tensors.indices[i],
+    }
 
 
 def _given(size: int, device: torch.device) -> dict[str, object]:

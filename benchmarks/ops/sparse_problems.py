@@ -8,7 +8,6 @@ from itertools import product
 
 from mla_kernels.diagnostics.bench.problems import (
     BYTES,
-    ROW_BYTES,
     Shape,
     attributes,
     columns,
@@ -16,7 +15,7 @@ from mla_kernels.diagnostics.bench.problems import (
     require_positive,
 )
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT, CacheFormat, format_named
 
 DECODE_SUITES: dict[str, tuple[Shape, ...]] = {
     "h200": tuple(
@@ -45,6 +44,10 @@ class SparseDecode:
     q_len : int
         New tokens of each request, each with a selection of its own.
     page_size : int
+    d_qk : int
+        Columns of a query.
+    window : int
+        Tokens of a second cache, which every new token attends to as well.
     """
 
     q_dtype: str
@@ -55,33 +58,42 @@ class SparseDecode:
     topk: int
     q_len: int = 1
     page_size: int = 64
+    d_qk: int = HEAD_DIM
+    window: int = 0
+
+    @property
+    def form(self) -> CacheFormat:
+        """The format of the caches."""
+        return format_named(self.kv_dtype, self.d_qk)
 
     @property
     def counts(self) -> dict[str, int]:
         """Selected tokens; two FLOP for each multiplication; the selected rows, indices, Q and the output."""
         queries = self.batch * self.q_len
-        selected = queries * self.topk
+        selected = queries * (self.topk + self.window)
         return {
             "tokens": selected,
-            "FLOP": 2 * self.num_heads * selected * (HEAD_DIM + LATENT),
-            "bytes": selected * (ROW_BYTES[self.kv_dtype] + 4)
-            + queries * self.num_heads * (HEAD_DIM + LATENT) * BYTES[self.q_dtype],
+            "FLOP": 2 * self.num_heads * selected * (self.d_qk + LATENT),
+            "bytes": selected * (self.form.token_bytes + 4)
+            + queries * self.num_heads * (self.d_qk + LATENT) * BYTES[self.q_dtype],
         }
 
     @property
     def input_bytes(self) -> int:
         """The caches of all requests."""
-        return self.batch * self.seq * ROW_BYTES[self.kv_dtype]
+        return self.batch * (self.seq + self.window) * self.form.token_bytes
 
     def config(self, arch: str) -> dict[str, object]:
         """What to look up for it."""
-        traits = ("q_dtype", "kv_dtype", "page_size", "num_heads", "q_len", "topk")
-        return {"op": "sparse_decode", "arch": arch, **attributes(self, traits)}
+        traits = ("q_dtype", "kv_dtype", "d_qk", "page_size", "num_heads", "q_len")
+        return {"op": "sparse_decode", "arch": arch, "topk": self.window or self.topk, **attributes(self, traits)}
 
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        return columns(self, ("q_dtype", "kv_dtype", "num_heads", "q_len", "batch", "seq", "topk", "page_size"))
+        names = ["q_dtype", "kv_dtype", "num_heads", "q_len", "batch", "seq", "topk", "page_size"]
+        names += ["d_qk"] * (self.d_qk != HEAD_DIM) + ["window"] * (self.window > 0)
+        return columns(self, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +109,8 @@ class SparsePrefill:
         Rows of KV.
     topk : int
         Those that a token attends to, all present and different.
+    d_qk : int
+        Columns of a query and of a row of KV.
     """
 
     q_dtype: str
@@ -104,6 +118,7 @@ class SparsePrefill:
     q_len: int
     seq: int
     topk: int
+    d_qk: int = HEAD_DIM
 
     @property
     def kv_dtype(self) -> str:
@@ -117,24 +132,25 @@ class SparsePrefill:
         queries = self.q_len * self.num_heads
         return {
             "tokens": selected,
-            "FLOP": 2 * self.num_heads * selected * (HEAD_DIM + LATENT),
-            "bytes": (self.seq * HEAD_DIM + queries * (HEAD_DIM + LATENT)) * size + 4 * selected,
+            "FLOP": 2 * self.num_heads * selected * (self.d_qk + LATENT),
+            "bytes": (self.seq * self.d_qk + queries * (self.d_qk + LATENT)) * size + 4 * selected,
         }
 
     @property
     def input_bytes(self) -> int:
         """Queries and KV."""
-        return (self.seq + self.q_len * self.num_heads) * HEAD_DIM * BYTES[self.q_dtype]
+        return (self.seq + self.q_len * self.num_heads) * self.d_qk * BYTES[self.q_dtype]
 
     def config(self, arch: str) -> dict[str, object]:
         """What to look up for it."""
-        traits = ("q_dtype", "kv_dtype", "num_heads", "topk")
+        traits = ("q_dtype", "kv_dtype", "d_qk", "num_heads", "topk")
         return {"op": "sparse_prefill", "arch": arch, **attributes(self, traits)}
 
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        return columns(self, ("q_dtype", "kv_dtype", "num_heads", "q_len", "seq", "topk"))
+        names = ["q_dtype", "kv_dtype", "num_heads", "q_len", "seq", "topk"]
+        return columns(self, names + ["d_qk"] * (self.d_qk != HEAD_DIM))
 
 
 def decodes(

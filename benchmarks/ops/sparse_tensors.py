@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import torch
 from mla_kernels.diagnostics.bench.tensors import DTYPES, seeded, stored
-from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.formats import HEAD_DIM, LATENT, CacheFormat
+from mla_kernels.reference_rows import write_rows
 
 from benchmarks.ops.sparse_problems import SparseDecode, SparsePrefill
 
 _AT_ONCE = 1 << 28
 """Numbers to sort at once."""
+_ROWS = 1 << 16
+"""Rows to quantise at once."""
 
 
 class SparseDecodeTensors:
@@ -18,10 +21,14 @@ class SparseDecodeTensors:
     Attributes
     ----------
     cell : SparseDecode
-    q : [count, batch, q_len, num_heads, 576]
+    q : [count, batch, q_len, num_heads, d_qk]
     kv_cache : [num_pages, page_size, row]
     indices : int32 [count, batch, q_len, topk]
         Distinct slots of the request's own pages, which are anywhere in the cache.
+    window_cache : [num_pages, page_size, row]
+        Empty where the cell has no window.
+    window_indices : int32 [count, batch, q_len, window]
+        The slots of the request, the same to each of its tokens.
     out : [count, batch, q_len, num_heads, 512]
     lse : float32 [count, batch, num_heads, q_len]
     """
@@ -30,7 +37,7 @@ class SparseDecodeTensors:
         dtype, generator = DTYPES[cell.q_dtype], seeded(device)
         queries = (count, cell.batch, cell.q_len)
         self.cell = cell
-        self.q = torch.randn(*queries, cell.num_heads, HEAD_DIM, dtype=dtype, device=device, generator=generator)
+        self.q = torch.randn(*queries, cell.num_heads, cell.d_qk, dtype=dtype, device=device, generator=generator)
         self.out = torch.empty(*queries, cell.num_heads, LATENT, dtype=dtype, device=device)
         self.lse = torch.empty(count, cell.batch, cell.num_heads, cell.q_len, device=device)
         pages = -(-cell.seq // cell.page_size)
@@ -38,8 +45,13 @@ class SparseDecodeTensors:
         positions = chosen(count * cell.batch * cell.q_len, cell.topk, cell.seq, generator).view(len(order), -1)
         slots = order.gather(1, positions // cell.page_size) * cell.page_size + positions % cell.page_size
         self.indices = slots.int().view(*queries, cell.topk)
-        rows = torch.randn(order.numel() * cell.page_size, HEAD_DIM, dtype=dtype, device=device, generator=generator)
-        self.kv_cache = stored(rows, cell.kv_dtype, cell.page_size)
+        rows = torch.randn(order.numel() * cell.page_size, cell.d_qk, dtype=dtype, device=device, generator=generator)
+        self.kv_cache = _cache(rows, cell.form, cell.page_size)
+        slots = torch.arange(count * cell.batch * cell.window, dtype=torch.int32, device=device)
+        rows = torch.randn(len(slots), cell.d_qk, dtype=dtype, device=device, generator=generator)
+        self.window_cache = _cache(rows, cell.form, cell.page_size)
+        each = slots.view(count, cell.batch, 1, cell.window)
+        self.window_indices = each.expand(*queries, cell.window).contiguous()
 
 
 class SparsePrefillTensors:
@@ -48,8 +60,8 @@ class SparsePrefillTensors:
     Attributes
     ----------
     cell : SparsePrefill
-    q : [count, q_len, num_heads, 576]
-    kv : [count, seq, 576]
+    q : [count, q_len, num_heads, d_qk]
+    kv : [count, seq, d_qk]
     indices : int32 [count, q_len, topk]
         Distinct rows.
     out : [count, q_len, num_heads, 512]
@@ -60,11 +72,26 @@ class SparsePrefillTensors:
         dtype, generator = DTYPES[cell.q_dtype], seeded(device)
         queries = (count, cell.q_len, cell.num_heads)
         self.cell = cell
-        self.q = torch.randn(*queries, HEAD_DIM, dtype=dtype, device=device, generator=generator)
-        self.kv = torch.randn(count, cell.seq, HEAD_DIM, dtype=dtype, device=device, generator=generator)
+        self.q = torch.randn(*queries, cell.d_qk, dtype=dtype, device=device, generator=generator)
+        self.kv = torch.randn(count, cell.seq, cell.d_qk, dtype=dtype, device=device, generator=generator)
         self.indices = chosen(count * cell.q_len, cell.topk, cell.seq, generator).int().view(count, cell.q_len, -1)
         self.out = torch.empty(*queries, LATENT, dtype=dtype, device=device)
         self.max_logits, self.lse = (torch.empty(queries, device=device) for _ in range(2))
+
+
+def _cache(rows: torch.Tensor, form: CacheFormat, page_size: int) -> torch.Tensor:
+    """The rows as a paged cache. No GPU payload has ``store_kv`` for rows of other widths than the default."""
+    if form.d_qk == HEAD_DIM:
+        return stored(rows, form.name, page_size)
+    if not form.is_bytes:
+        return rows.view(-1, page_size, form.d_qk)
+    page = -(-page_size * form.token_bytes // form.page_multiple) * form.page_multiple
+    pages = torch.empty(len(rows) // page_size, page, dtype=torch.uint8, device=rows.device)
+    cache = pages.as_strided((len(pages), page_size, form.token_bytes), (page, form.token_bytes, 1))
+    slots = torch.arange(len(rows), device=rows.device)
+    for some, values in zip(slots.split(_ROWS), rows.split(_ROWS), strict=True):
+        write_rows(cache, some, *values.split([form.latent, form.rope], -1), None, kv_dtype=form.name)
+    return cache
 
 
 def chosen(rows: int, topk: int, out_of: int, generator: torch.Generator) -> torch.Tensor:

@@ -19,7 +19,8 @@ _ABOUT = (
     "Time of the fastest other library over ours, in a graph:\n"
     "above 1, ours is faster. h: heads, q: query tokens, b: batch."
 )
-_FIELDS = ("heads", "q_len", "lengths", "batch", "seq", "page_size")
+_FIELDS = ("kv", "d_qk", "heads", "q_len", "lengths", "batch", "seq", "topk", "page_size")
+_WORDS = {"heads": "h {}", "q_len": "q {}", "batch": "b {}", "seq": "{:,}", "topk": "top {:,}", "page_size": "page {}"}
 
 
 def draw(document: Mapping[str, Any], stem: Path) -> tuple[Path, Path]:
@@ -29,9 +30,9 @@ def draw(document: Mapping[str, Any], stem: Path) -> tuple[Path, Path]:
 
 
 def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The fields of dense decodes that tell some cells apart."""
+    """The fields that tell some cells apart; a cell that lacks one is another cell."""
     problems = [cell["problem"] for cell in cells]
-    return [name for name in _FIELDS if len({each[name] for each in problems if name in each}) > 1]
+    return [name for name in _FIELDS if len({each.get(name) for each in problems}) > 1]
 
 
 def _draw(cells: Sequence[Mapping[str, Any]], path: Path, theme: str) -> Path:
@@ -66,5 +67,5 @@ def _key(cell: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _words(names: Sequence[str], values: Sequence[Any]) -> list[str]:
-    words = {"heads": "h {}", "q_len": "q {}", "batch": "b {}", "seq": "{:,}", "page_size": "page {}", "lengths": "{}"}
-    return [words[name].format(value) for name, value in zip(names, values, strict=True)]
+    given = ((name, value) for name, value in zip(names, values, strict=True) if value is not None)
+    return [_WORDS.get(name, "{}").format(value) for name, value in given]

@@ -109,15 +109,20 @@ def flash_attention(module: Any, tensors: Tensors) -> Launch:
 
 
 def flash_mla_sparse_decode(module: Any, tensors: SparseDecodeTensors) -> Launch:
-    """FlashMLA over 656 bytes a token; the metadata is made by the first launch."""
-    cache = tensors.kv_cache.unsqueeze(2)
+    """FlashMLA over bytes; the metadata is made by the first launch."""
+    cell, caches = tensors.cell, [tensors.kv_cache.unsqueeze(2)]
+    indices = [tensors.indices]
+    if cell.window:
+        caches.insert(0, tensors.window_cache.unsqueeze(2))
+        indices.insert(0, tensors.window_indices)
     metadata, _ = module.get_mla_metadata()
 
     def launch(i: int) -> torch.Tensor:
+        extra = {"extra_k_cache": caches[1], "extra_indices_in_kvcache": indices[1][i]} if cell.window else {}
         out: torch.Tensor
         out, _ = module.flash_mla_with_kvcache(
-            tensors.q[i], cache, None, None, LATENT, metadata, None, softmax_scale=SCALE, is_fp8_kvcache=True,
-            indices=tensors.indices[i],
+            tensors.q[i], caches[0], None, None, LATENT, metadata, None, softmax_scale=SCALE, is_fp8_kvcache=True,
+            indices=indices[0][i], **extra,
         )  # fmt: skip
         return out
 

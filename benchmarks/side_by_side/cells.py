@@ -52,16 +52,26 @@ def dense(heads: int, batch: int, seq: int, q_len: int = 1, *, lengths: str = "e
     return Cell("decode", title, Problem("bf16", "bf16", heads, batch, seq, q_len, page_size, lengths))
 
 
-def sparse_decode(heads: int, batch: int) -> Cell:
+def sparse_decode(heads: int, batch: int, q_len: int = 1) -> Cell:
     """A sparse decode over an ``fp8_ds_mla`` cache: 2,048 of 32,768 tokens."""
-    title = f"Sparse fp8 decode, {heads} heads, batch {batch}, 2,048 of 32k tokens"
-    return Cell("sparse_decode", title, SparseDecode("bf16", "fp8_ds_mla", heads, batch, 32768, 2048))
+    tokens = "" if q_len == 1 else f", {q_len} query tokens"
+    title = f"Sparse fp8 decode, {heads} heads, batch {batch}, 2,048 of 32k tokens{tokens}"
+    return Cell("sparse_decode", title, SparseDecode("bf16", "fp8_ds_mla", heads, batch, 32768, 2048, q_len))
 
 
-def sparse_prefill(heads: int) -> Cell:
-    """A sparse prefill of 4,096 query tokens: 2,048 of 32,768 bf16 rows."""
-    title = f"Sparse bf16 prefill, {heads} heads, 4,096 queries, 2,048 of 32k rows"
-    return Cell("sparse_prefill", title, SparsePrefill("bf16", heads, 4096, 32768, 2048))
+def sparse_decode_v4(heads: int, batch: int, q_len: int, topk: int) -> Cell:
+    """A sparse decode of DeepSeek V4: a window of 128 tokens, and some of 32,768."""
+    tokens = "" if q_len == 1 else f", {q_len} query tokens"
+    title = f"Sparse V4 decode, {heads} heads, batch {batch}, a window and {topk:,} of 32k tokens{tokens}"
+    problem = SparseDecode("bf16", "fp8_ds_v4", heads, batch, 32768, topk, q_len, d_qk=512, window=128)
+    return Cell("sparse_decode", title, problem)
+
+
+def sparse_prefill(heads: int, seq: int = 32768, d_qk: int = 576) -> Cell:
+    """A sparse prefill of 4,096 query tokens: 2,048 of some bf16 rows."""
+    columns = "" if d_qk == 576 else f" of {d_qk} columns"
+    title = f"Sparse bf16 prefill, {heads} heads, 4,096 queries, 2,048 of {_thousands(seq)} rows{columns}"
+    return Cell("sparse_prefill", title, SparsePrefill("bf16", heads, 4096, seq, 2048, d_qk))
 
 
 _FRONT = (
@@ -94,6 +104,17 @@ _RAGGED = tuple(
     dense(heads, batch, 4096 if lengths == "normal" else LONG, q_len, lengths=lengths)
     for lengths, heads, q_len, batch in product(("normal", "long", "zipf"), (16, 128), (1, 2), (32, 128))
 )
+_SPARSE = (
+    *(sparse_decode(heads, batch, q_len) for heads, q_len, batch in product((64, 128), (1, 2), (1, 2, 4, 64, 128))),
+    *(
+        sparse_decode_v4(heads, batch, q_len, topk)
+        for heads, q_len, batch, topk in product((64, 128), (1, 2), (1, 64, 128), (512, 1024, 2048))
+    ),
+)
+_PREFILL = tuple(
+    sparse_prefill(heads, seq, d_qk)
+    for d_qk, heads, seq in product((576, 512), (64, 128), (8192, 32768, 65536, 131072))
+)
 _SUSTAINED = (
     dense(128, 128, 8192),
     dense(128, 128, 8192, q_len=2),
@@ -118,6 +139,8 @@ SUITES = {
     "more": Suite("Dense decode with other heads, query tokens and pages", SINGLE, _MORE),
     "ragged": Suite("Dense decode of requests of different lengths", SINGLE, _RAGGED),
     "sustained": Suite("Dense decode under load", ALL, _SUSTAINED),
+    "sparse": Suite("Sparse decode of fp8 caches", SINGLE, _SPARSE),
+    "prefill": Suite("Sparse prefill", SINGLE, _PREFILL),
     "smoke": Suite("A few small cells", ALL, _SMOKE),
 }
 """``front`` is what the README shows, and ``smoke`` takes seconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "1d8cb9233d8871bc"
+ABI_HASH = "144fb366e71cb4e8"
 STATUSES = (
     "ok",
     "dtype",

@@ -122,11 +122,17 @@ class VariantKernels:
             self._enumerators("DType", arguments) == [baked[trait] for trait in baked if trait.endswith("_dtype")]
             and self._enumerators("Load", arguments) in ([], [baked.get("load")])
             and self._enumerators("Schedule", arguments) in ([], [baked.get("schedule")])
+            and _widths(arguments) in ([], [baked.get("d_qk")])
         )
 
     def _enumerators(self, kind: str, arguments: str) -> list[str]:
         names = self.registry["enumerators"][kind]
         return [names[int(number)] for number in re.findall(rf"\(mla::{kind}\)(\d+)", arguments)]
+
+
+def _widths(arguments: str) -> list[int]:
+    """The columns of queries, which follow the number of blocks of a cluster where a kernel knows them."""
+    return [int(width) for _, width in re.findall(r", (\d+), (\d+)$", arguments)]
 
 
 def _is_cutlass(variant: Variant, element: str, out: str, scheduler: str, is_async: str) -> bool:

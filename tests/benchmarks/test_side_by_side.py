@@ -187,7 +187,7 @@ def test_suites() -> None:
     for suite in SUITES.values():
         assert len({cell.title for cell in suite.cells}) == len(suite.cells)
     assert {name: len(suite.cells) for name, suite in SUITES.items() if suite.states == SINGLE} == {
-        "dense": 96, "more": 42, "ragged": 24,
+        "dense": 96, "more": 42, "prefill": 16, "ragged": 24, "sparse": 56,
     }  # fmt: skip
     assert len(SUITES["sustained"].cells) == 7
     lengths = {cell.problem.lengths: cell.problem.seq_lens for cell in SUITES["ragged"].cells}

@@ -10,6 +10,7 @@ import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import reference
+from mla_kernels.api.lookup import find
 from mla_kernels.compat import flash_mla
 from mla_kernels.diagnostics.bench.problems import SCALE, shapes
 from mla_kernels.errors import ValueRangeError
@@ -95,6 +96,20 @@ def test_requests_have_slots_of_their_own():
     want, _ = reference.sparse_decode(tensors.q[2], tensors.kv_cache, tensors.indices[2], softmax_scale=SCALE)
     # A kernel may round the weights to 16 bits; values have a deviation of 1.
     torch.testing.assert_close(out.float(), want, rtol=0.02, atol=1e-2)
+
+
+def test_v4_has_a_window_beside_what_is_selected():
+    cell = SparseDecode("bf16", "fp8_ds_v4", 4, 2, 200, 48, q_len=2, page_size=16, d_qk=512, window=32)
+    assert cell.counts["tokens"] == 4 * (48 + 32)
+    assert cell.counts["bytes"] == 4 * 80 * 588 + 4 * 4 * 1024 * 2
+    assert (cell.fields["d_qk"], cell.fields["window"]) == (512, 32)
+    tensors, kernel = SparseDecodeTensors(cell, CPU, 3), find(cell.config("cpu"))
+    assert kernel.variant.name == "cpu_sparse_decode_qbf16_kvfp8_ds_v4_obf16_direct_split_d512"
+    for i, (positional, named) in enumerate(sparse_cuda.decode_calls(kernel, tensors)):
+        kernel(*positional, **named)
+        caches = {name: named[name] for name in ("kv_cache", "indices", "extra_kv_cache", "extra_indices")}
+        want, _ = reference.sparse_decode(tensors.q[i], **caches, softmax_scale=SCALE)
+        torch.testing.assert_close(tensors.out[i].float(), want, rtol=0.02, atol=1e-2)
 
 
 # Runs

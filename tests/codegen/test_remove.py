@@ -51,6 +51,7 @@ def test_a_table_goes_with_its_last_row(real):
 def test_a_table_goes_with_all_of_its_rows_at_once(real):
     removed = remove(parse(["op=sparse_prefill", "arch=sm90a"]), real)
     assert [name.split("_")[3] for name in removed] == ["qfp16", "qbf16"]
+    assert len(remove(parse(["op=sparse_prefill", "arch=sm90a", "d_qk=512"]), real)) == 2
     text = (real / "sm90.toml").read_text()
     assert text.count('op = "sparse_prefill"') == 1, "the table of what is allowed stays"
     assert add(parse(["op=sparse_prefill", "arch=sm90a", "q_dtype=bf16", "kv_dtype=bf16"]), real) == removed[1:]

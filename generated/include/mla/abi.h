@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "1d8cb9233d8871bc"
+#define MLA_ABI_HASH "144fb366e71cb4e8"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/buffer.h"
+#include "common/cache_format.h"
 #include "common/status.h"
 #include "common/text.h"
 
@@ -79,6 +80,24 @@ inline Status check_buffer(const char* name, ConstBuffer buffer, int64_t needed)
   if (reinterpret_cast<uintptr_t>(buffer.data) % kBufferAlignment != 0) {
     return Status::error(MLA_ALIGNMENT, name, "unaligned memory",
                          text("memory aligned to ", kBufferAlignment, " bytes"));
+  }
+  return {};
+}
+
+// Refuses pages whose rows and scales are not where the format has them. Strides count bytes.
+inline Status check_page_strides(const char* name, const CacheFormat& format, int64_t num_pages,
+                                 int64_t page_size, int64_t page_stride, int64_t token_stride) {
+  if (format.scale_place != ScalePlace::page || num_pages == 0) return {};
+  if (page_size > 1 && token_stride != format.token_bytes) {
+    return Status::error(MLA_STRIDE, name, text("stride ", token_stride, " along page_size"),
+                         text(format.token_bytes, " bytes a token, because the scales of ",
+                              format.name, " follow the rows of their page"));
+  }
+  if (num_pages > 1 && page_stride % format.page_multiple != 0) {
+    return Status::error(
+        MLA_STRIDE, name, text("stride ", page_stride, " along num_pages"),
+        text("a multiple of ", format.page_multiple, ", such as ", format.page_bytes(page_size),
+             ", to which pages of ", format.name, " are padded"));
   }
   return {};
 }

@@ -67,6 +67,13 @@ MLA_ALWAYS_INLINE constexpr float e4m3_to_fp32(uint8_t code) {
   return bits_float(sign | (magnitude == 0x7f ? 0x7fc00000 : finite));
 }
 
+// 2^(code - 127); the last code is NaN.
+MLA_ALWAYS_INLINE constexpr float e8m0_to_fp32(uint8_t code) {
+  const uint32_t least = 0x00400000;  // 2^-127 is subnormal
+  const uint32_t finite = code == 0 ? least : static_cast<uint32_t>(code) << 23;
+  return bits_float(code == 0xff ? 0x7fc00000 : finite);
+}
+
 inline constexpr float kMaxE4m3 = 448;  // the largest finite value
 
 // Finite values and infinities saturate; NaN stays NaN.

@@ -33,21 +33,8 @@ KvTokens pool_tokens(const CacheFormat& format, const PoolView& pool) {
 
 Status check_page_strides(const char* name, const CacheFormat& format, const PoolView& pool,
                           int64_t num_pages) {
-  if (format.scale_place != ScalePlace::page || num_pages == 0) return {};
-  if (pool.page_size > 1 && pool.latent_token_stride != format.token_bytes) {
-    return Status::error(MLA_STRIDE, name,
-                         text("stride ", pool.latent_token_stride, " along page_size"),
-                         text(format.token_bytes, " bytes a token, because the scales of ",
-                              format.name, " follow the rows of their page"));
-  }
-  if (num_pages > 1 && pool.latent_page_stride % format.page_multiple != 0) {
-    return Status::error(MLA_STRIDE, name,
-                         text("stride ", pool.latent_page_stride, " along num_pages"),
-                         text("a multiple of ", format.page_multiple, ", such as ",
-                              format.page_bytes(pool.page_size), ", to which pages of ",
-                              format.name, " are padded"));
-  }
-  return {};
+  return mla::check_page_strides(name, format, num_pages, pool.page_size, pool.latent_page_stride,
+                                 pool.latent_token_stride);
 }
 
 void set_scales(const Scales& scales, AttendItem& item) {

@@ -5,13 +5,6 @@
 
 namespace mla::cpu {
 
-// 2^(code - 127); the last code is NaN.
-MLA_ALWAYS_INLINE constexpr float e8m0_to_fp32(uint8_t code) {
-  const uint32_t least = 0x00400000;  // 2^-127 is subnormal
-  const uint32_t finite = code == 0 ? least : static_cast<uint32_t>(code) << 23;
-  return bits_float(code == 0xff ? 0x7fc00000 : finite);
-}
-
 // @pre `value` is a power of two that e8m0 has, or NaN.
 MLA_ALWAYS_INLINE constexpr uint8_t fp32_to_e8m0(float value) {
   return static_cast<uint8_t>(float_bits(value) >> 23);

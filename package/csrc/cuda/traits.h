@@ -3,6 +3,7 @@
 
 #include "common/dtype.h"
 #include "common/traits.h"
+#include "mla/formats.h"
 
 namespace mla::cuda {
 
@@ -12,6 +13,10 @@ struct Traits {
   DType out;
   Load load;
   Schedule schedule;
+  int d_qk = kHeadDim;
+  int d_v = kLatent;
+
+  constexpr const CacheFormat& format() const { return *find_cache_format(kv, d_qk, d_v); }
 };
 
 }  // namespace mla::cuda

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import mla_kernels as mla
 import torch
@@ -12,7 +13,7 @@ from mla_kernels import reference
 from tests.gpu.support.sm90 import each, each_sparse_decode, each_with
 from tests.gpu.support.sparse_results import RESULTS, compare_results
 from tests.support import memory
-from tests.support.caches import encode
+from tests.support.caches import encode, write_rows
 from tests.support.compare import SPARSE, assert_close, assert_same_bytes
 from tests.support.problems import SCALE, Decode, generator, random, tolerances
 from tests.support.rows import Row
@@ -101,21 +102,22 @@ def test_wild_indices_and_counts_read_nothing_outside(variant: Row) -> None:
 @each_sparse_decode
 def test_a_pool_beyond_32_bits(variant: Row) -> None:
     """Rows of some slots begin beyond 2^32 bytes, and in bf16 beyond 2^31 elements."""
-    width = memory.width_of(variant.kv_dtype)
+    form = variant.form
+    width = memory.width_of(form)
     pages = (9 << 29) // (64 * width)
-    pool = torch.empty(pages, 64, width, dtype=memory.DTYPES[variant.kv_dtype], device="cuda")
+    pool = memory.pages_of(form, pages, 64, "cuda")
     pool.view(torch.uint8).fill_(0xFF)
     slots = torch.cat(
         [torch.arange(100), torch.arange(pages * 32, pages * 32 + 100), pages * 64 - 1 - torch.arange(100)]
     )
-    small = encode(random(generator(1), 300, 576, deviation=0.1), variant.kv_dtype)
-    pool.view(-1, width)[slots.cuda()] = small.cuda()
-    q = random(generator(2), 1, 1, 64, 576, deviation=5.0).to(memory.DTYPES[variant.q_dtype]).cuda()
+    small = encode(random(generator(1), 300, form.d_qk, deviation=0.1), form)
+    write_rows(pool, slots, small, form)
+    q = random(generator(2), 1, 1, 64, form.d_qk, deviation=5.0).to(memory.DTYPES[variant.q_dtype]).cuda()
     order = torch.randperm(300, generator=generator(3))
-    got = mla.sparse_decode(q, pool, slots[order].int().view(1, 1, -1).cuda(), softmax_scale=SCALE)
-    want = reference.sparse_decode(
-        q.cpu(), small.view(-1, 1, width), order.int().view(1, 1, -1), softmax_scale=SCALE, dtype=torch.float64
-    )
+    told: Any = {"softmax_scale": SCALE, "kv_dtype": form.name}
+    got = mla.sparse_decode(q, pool, slots[order].int().view(1, 1, -1).cuda(), **told)
+    rows = small.view(-1, 1, width)
+    want = reference.sparse_decode(q.cpu(), rows, order.int().view(1, 1, -1), **told, dtype=torch.float64)
     for_out, for_lse = tolerances(variant, SPARSE, exact_scales=True, peak=0.0)
     assert_close("out", got[0], want[0], for_out)
     assert_close("lse", got[1], want[1], for_lse)

@@ -57,12 +57,13 @@ def test_what_the_kernel_cannot_read_is_refused_before_a_launch(variant: Row) ->
     problem = SparseDecode(variant.name)
     inputs = problem.tensors()
     pool = inputs["kv_cache"]
-    shifted = torch.empty(pool.numel() + 1, dtype=pool.dtype, device="cuda")[1:].view(pool.shape)
+    size = len(pool) * pool.stride(0)
+    shifted = torch.empty(size + 1, dtype=pool.dtype, device="cuda")[1:].as_strided(pool.shape, pool.stride(), 1)
     with pytest.raises(AlignmentError, match="kv_cache"):
         problem.launch(inputs | {"kv_cache": shifted})
     odd = torch.empty(*pool.shape[:2], pool.shape[2] + 4, dtype=pool.dtype, device="cuda")[..., : pool.shape[2]]
     with pytest.raises(StrideError, match="kv_cache"):
         problem.launch(inputs | {"kv_cache": odd})
-    many = torch.empty(3, 1, 129, 576, dtype=inputs["q"].dtype, device="cuda")
+    many = torch.empty(3, 1, 129, variant.form.d_qk, dtype=inputs["q"].dtype, device="cuda")
     with pytest.raises((UnsupportedError, mla.errors.VariantNotFoundError), match="num_heads"):
-        mla.sparse_decode(many, pool, inputs["indices"], softmax_scale=1.0)
+        mla.sparse_decode(many, pool, inputs["indices"], softmax_scale=1.0, kv_dtype=variant.kv_dtype)

@@ -96,7 +96,8 @@ def names_of(variant: dict) -> list[tuple[str, str]]:
     if variant["arch"] == "sm90a":
         params = f"mla::sm90::{'decode' if op == 'decode' else 'sparse_decode'}::Params"
         place = f"mla::sm90::{baked['schedule']}::attention_kernel"
-        return [(f"void {place}<{params}, {traits(variant)}, {last}>({params})", "one") for last in (1, 2)]
+        width = f", {baked['d_qk']}" if baked["schedule"] == "rows_m64" else ""
+        return [(f"void {place}<{params}, {traits(variant)}, {last}{width}>({params})", "one") for last in (1, 2)]
     types = f"cutlass::{CUTLASS_TYPE[baked['q_dtype']]}, float, cutlass::{CUTLASS_TYPE[baked['out_dtype']]}, float"
     schedule, is_async = baked["schedule"].capitalize(), str(baked["load"] == "cpasync").lower()
     mla = f"Sm100FmhaMlaKernelTmaWarpspecialized<cute::tuple<int>, {types}, "

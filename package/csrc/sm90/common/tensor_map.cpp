@@ -165,9 +165,9 @@ Status encode_query_maps(const QueryRows& q, DType dtype, CUtensorMap* latent, C
                  {q.batch, stride[0], 1}},
                 dtype, CU_TENSOR_MAP_SWIZZLE_128B);
   };
-  return find_maps("q",
-                   {rows(q.latent, kLatent, q.latent_stride), rows(q.rope, kRope, q.rope_stride)},
-                   latent, rope);
+  const Rows of_latent = rows(q.latent, q.latent_columns, q.latent_stride);
+  if (q.rope_columns == 0) return find_maps("q", {of_latent, of_latent}, latent, rope);
+  return find_maps("q", {of_latent, rows(q.rope, q.rope_columns, q.rope_stride)}, latent, rope);
 }
 
 }  // namespace mla::sm90

@@ -23,6 +23,8 @@ struct QueryRows {
   const int64_t (&latent_stride)[3];
   const void* rope;
   const int64_t (&rope_stride)[3];
+  int latent_columns;
+  int rope_columns;  // 0: the rows have no rope part, and `rope` no map
 };
 
 // @pre The rows are aligned to 16 bytes, and no stride is 0 that is used.

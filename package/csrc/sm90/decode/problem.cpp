@@ -141,9 +141,10 @@ Status encode_maps(const Traits& traits, Params* params) {
   auto& query = params->query;
   if (!query.by_tma) return {};
   const Shape& shape = params->shape;
-  return encode_query_maps({shape.batch, shape.q_len, shape.num_heads, query.latent.data,
-                            query.latent.stride, query.rope.data, query.rope.stride},
-                           traits.q, &query.latent_map, &query.rope_map);
+  return encode_query_maps(
+      {shape.batch, shape.q_len, shape.num_heads, query.latent.data, query.latent.stride,
+       query.rope.data, query.rope.stride, kLatent, kRope},
+      traits.q, &query.latent_map, &query.rope_map);
 }
 
 }  // namespace mla::sm90::decode

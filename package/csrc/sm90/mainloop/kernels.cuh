@@ -10,20 +10,21 @@
 
 namespace mla::sm90 {
 
-template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
+          int kDQk = kHeadDim>
 struct Kernels;
 
-template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad>
-struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64> {
-  using Format = rows_m64::Format<kQ, kKv>;
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk>
+struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk> {
+  using Format = rows_m64::Format<kQ, kKv, kDQk>;
   static constexpr int kMaxCluster = Format::template kMaxCluster<kLoad>;
 
   template <int kCluster>
   static Kernel of_cluster() {
-    return {
-        reinterpret_cast<const void*>(
-            rows_m64::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kCluster>),
-        rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<Format>)};
+    return {reinterpret_cast<const void*>(
+                rows_m64::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64,
+                                           kCluster, kDQk>),
+            rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<Format>)};
   }
   static Kernel of(const Shape& shape) {
     return std::min(shape.cluster, kMaxCluster) == 1 ? of_cluster<1>() : of_cluster<kMaxCluster>();
@@ -32,7 +33,7 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64> {
 };
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad>
-struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab> {
+struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kHeadDim> {
   using Format = swap_ab::Format<kQ, kKv>;
 
   template <int kRows>
@@ -47,9 +48,10 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab> {
   static std::array<Kernel, 2> all() { return {of_rows<16>(), of_rows<swap_ab_rows(kKv)>()}; }
 };
 
-template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
+          int kDQk = kHeadDim>
 Status prepare_kernels() {
-  for (const Kernel& kernel : Kernels<Params, kQ, kKv, kOut, kLoad, kSchedule>::all()) {
+  for (const Kernel& kernel : Kernels<Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk>::all()) {
     MLA_TRY(prepare_kernel(kernel));
   }
   return {};

@@ -63,6 +63,17 @@ class SelectedKvGather {
            offset * static_cast<uint32_t>(kv.latent_stride_token >> 4);
   }
 
+  // Returns the offset of the scales of a row that follow the `row_bytes` bytes each of the rows of
+  // its page, counted in 8 bytes.
+  __device__ __forceinline__ uint32_t page_scales_offset_in_8_bytes(const Row& row,
+                                                                    uint32_t row_bytes) const {
+    const SelectedKvView& kv = kv_of(row);
+    const uint32_t page = kv.page_size.quotient(row.slot);
+    const uint32_t offset = kv.page_size.remainder(row.slot, page);
+    return page * static_cast<uint32_t>(kv.latent_stride_page >> 3) +
+           kv.page_size.value() * (row_bytes >> 3) + offset;
+  }
+
   template <class Element>
   __device__ __forceinline__ const Element* latent(const Row& row) const {
     const SelectedKvView& kv = kv_of(row);

@@ -57,16 +57,18 @@ TokenView tokens(void* data, int64_t b, int64_t s, int64_t h, int64_t q_len) {
   return {data, {b, s, h}, Divisor(static_cast<uint32_t>(std::max<int64_t>(q_len, 1)))};
 }
 
-void set_query(const Problem& p, DType dtype, QueryView<TokenView>* query) {
+void set_query(const Problem& p, const Traits& traits, QueryView<TokenView>* query) {
   query->latent =
       tokens(p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h, p.q_len);
   query->rope = tokens(p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h, p.q_len);
   bool has_strides = true;
   query->is_aligned_to_16 = true;
-  for (const TokenView& view : {query->latent, query->rope}) {
+  const bool has_rope = traits.format().rope > 0;
+  for (const TokenView& view : {query->latent, has_rope ? query->rope : query->latent}) {
     const auto& stride = view.stride;
     query->is_aligned_to_16 &= is_aligned_to_16_bytes(
-        view.data, dtype, {{stride[0], p.batch}, {stride[1], p.q_len}, {stride[2], p.num_heads}});
+        view.data, traits.q,
+        {{stride[0], p.batch}, {stride[1], p.q_len}, {stride[2], p.num_heads}});
     has_strides &= (p.batch <= 1 || stride[0] > 0) && (p.q_len <= 1 || stride[1] > 0) &&
                    (p.num_heads <= 1 || stride[2] > 0);
   }
@@ -109,21 +111,27 @@ Source extra_source(const Problem& p, const Names& names) {
   return source_of(as_extra(p), names.extra_kv, "extra_indices");
 }
 
-// The kernel counts the offsets of rows of bytes in 16 bytes, with 32 bits.
-Status check_reach(const Source& source) {
-  constexpr int64_t kMostBytes = int64_t{1} << 36;
+// The kernel counts the offsets of rows of bytes in 16 bytes, with 32 bits, and those of scales
+// that follow the rows of their page in 8 bytes. The greatest number stands for no row.
+Status check_reach(const Source& source, const CacheFormat& format) {
+  const bool of_page = format.scale_place == ScalePlace::page;
+  const int64_t most_bytes = (int64_t{1} << (of_page ? 35 : 36)) - format.token_bytes;
   const SelectedKvView& view = source.view;
   const int64_t of_pages = saturating_product({source.num_pages - 1, view.latent_stride_page});
   const int64_t of_tokens = saturating_product({source.page_size - 1, view.latent_stride_token});
-  if (of_pages < kMostBytes && of_tokens < kMostBytes - of_pages) return {};
+  if (of_pages < most_bytes && of_tokens < most_bytes - of_pages) return {};
   return refuse(source.name,
                 text(source.num_pages, " pages, ", view.latent_stride_page, " bytes apart, of ",
                      source.page_size, " rows, ", view.latent_stride_token, " bytes apart"),
-                "rows within 2^36 bytes");
+                text("rows within 2^", of_page ? 35 : 36, " bytes"));
 }
 
-Status set_view(const Source& source, DType kv, SelectedKvView* to) {
+Status set_view(const Source& source, const Traits& traits, SelectedKvView* to) {
+  const CacheFormat& format = traits.format();
+  MLA_TRY(check_page_strides(source.name, format, source.num_pages, source.page_size,
+                             source.view.latent_stride_page, source.view.latent_stride_token));
   *to = source.view;
+  if (format.scale_place == ScalePlace::page) to->latent_stride_token = format.row_bytes;
   const int64_t slots = source.slots();
   if (slots > kMaxInt || source.page_size > kMaxInt) {
     return refuse(source.name, text(source.num_pages, " pages of ", source.page_size),
@@ -138,14 +146,14 @@ Status set_view(const Source& source, DType kv, SelectedKvView* to) {
     }
   }
   MLA_TRY(check_aligned_to_16_bytes(
-      source.name, to->latent, kv,
+      source.name, to->latent, traits.kv,
       {{to->latent_stride_page, source.num_pages}, {to->latent_stride_token, source.page_size}}));
-  if (cache_format(kv).has_rope_view()) {
+  if (format.has_rope_view()) {
     return check_aligned_to_16_bytes(
-        source.name, to->rope, kv,
+        source.name, to->rope, traits.kv,
         {{to->rope_stride_page, source.num_pages}, {to->rope_stride_token, source.page_size}});
   }
-  return slots > 0 ? check_reach(source) : Status();
+  return format.is_bytes && slots > 0 ? check_reach(source, format) : Status();
 }
 
 }  // namespace
@@ -155,9 +163,9 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
   MLA_TRY(check_shapes(p, names));
   MLA_TRY(set_shape(p, params));
   MLA_TRY(set_scales(p, traits, params));
-  set_query(p, traits.q, &params->query);
-  MLA_TRY(set_view(main_source(p, names), traits.kv, &params->main));
-  MLA_TRY(set_view(extra_source(p, names), traits.kv, &params->extra));
+  set_query(p, traits, &params->query);
+  MLA_TRY(set_view(main_source(p, names), traits, &params->main));
+  MLA_TRY(set_view(extra_source(p, names), traits, &params->extra));
   if (params->extra.indices == nullptr) params->extra.topk = 0;
   const auto main_end = static_cast<int32_t>(round_up(p.topk, kTileTokens));
   const bool has_extra = params->extra.topk > 0;
@@ -176,14 +184,15 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
 }
 
 Status check_tensors(const Problem& p, const Traits& traits, const Names& names) {
+  const CacheFormat& format = traits.format();
   const auto check_cache = [&](const Source& source) {
     const int64_t slots = source.slots();
-    return check_present(
-        {{source.indices_name, source.view.indices, source.view.topk},
-         {source.name, source.view.latent, slots},
-         {source.name, source.view.rope, cache_format(traits.kv).has_rope_view() ? slots : 0}});
+    return check_present({{source.indices_name, source.view.indices, source.view.topk},
+                          {source.name, source.view.latent, slots},
+                          {source.name, source.view.rope, format.has_rope_view() ? slots : 0}});
   };
-  MLA_TRY(check_present({{"q", p.q_latent, 1}, {"q", p.q_rope, 1}, {"out", p.out, 1}}));
+  MLA_TRY(
+      check_present({{"q", p.q_latent, 1}, {"q", p.q_rope, format.rope > 0}, {"out", p.out, 1}}));
   MLA_TRY(check_cache(main_source(p, names)));
   return p.extra_indices == nullptr ? Status() : check_cache(extra_source(p, names));
 }
@@ -213,10 +222,10 @@ Status encode_maps(const Traits& traits, Params* params) {
   auto& query = params->query;
   if (!query.by_tma) return {};
   const int64_t q_len = query.latent.q_len.value();
-  return encode_query_maps(
-      {params->shape.batch / q_len, q_len, params->shape.num_heads, query.latent.data,
-       query.latent.stride, query.rope.data, query.rope.stride},
-      traits.q, &query.latent_map, &query.rope_map);
+  return encode_query_maps({params->shape.batch / q_len, q_len, params->shape.num_heads,
+                            query.latent.data, query.latent.stride, query.rope.data,
+                            query.rope.stride, traits.format().latent, traits.format().rope},
+                           traits.q, &query.latent_map, &query.rope_map);
 }
 
 }  // namespace mla::sm90::sparse_decode

@@ -6,32 +6,33 @@
 
 namespace mla::sm90 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::can_run(const Problem& problem) {
   return can_run(problem, sparse_decode::kDecodeNames);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
-                                                                     int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::workspace_size(const Problem& problem,
+                                                                           int64_t* bytes) {
   return workspace_size(problem, sparse_decode::kDecodeNames, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
-                                                             Buffer workspace, Stream stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::launch(const Problem& problem,
+                                                                   ConstBuffer, Buffer workspace,
+                                                                   Stream stream) {
   return launch(problem, sparse_decode::kDecodeNames, workspace, stream);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem,
-                                                              const sparse_decode::Names& names) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::can_run(
+    const Problem& problem, const sparse_decode::Names& names) {
   sparse_decode::Params params;
   return sparse_decode::describe(problem, kTraits, names, &params);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::workspace_size(
     const Problem& problem, const sparse_decode::Names& names, int64_t* bytes) {
   sparse_decode::Params params;
   MLA_TRY(sparse_decode::describe(problem, kTraits, names, &params));
@@ -39,10 +40,9 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(
   return {};
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem,
-                                                             const sparse_decode::Names& names,
-                                                             Buffer workspace, Stream stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::launch(
+    const Problem& problem, const sparse_decode::Names& names, Buffer workspace, Stream stream) {
   sparse_decode::Params params;
   MLA_TRY(sparse_decode::describe(problem, kTraits, names, &params));
   if (params.shape.batch == 0) return {};
@@ -54,7 +54,7 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& prob
   MLA_TRY(sparse_decode::encode_maps(kTraits, &params));
   MLA_TRY(prepare(problem.device));
   const Kernel kernel =
-      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule>::of(params.shape);
+      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk>::of(params.shape);
   bool fits = true;
   MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
   if (fits) return {};
@@ -62,11 +62,11 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& prob
   return launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::prepare(int32_t device) {
   static cuda::PreparedDevices prepared;
-  return prepared.ensure(device,
-                         prepare_kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule>);
+  return prepared.ensure(
+      device, prepare_kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk>);
 }
 
 }  // namespace mla::sm90

@@ -7,9 +7,10 @@
 namespace mla::sm90 {
 
 // The kernel of sparse decode computes this op too: to it, every query token is a request.
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
+          int kDQk = kHeadDim>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
-  static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule));
+  static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk));
 
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
@@ -17,7 +18,7 @@ struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static Status prepare(int32_t device);
 
  private:
-  using Decode = SparseDecode<kQ, kKv, kOut, kLoad, kSchedule>;
+  using Decode = SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>;
 };
 
 }  // namespace mla::sm90

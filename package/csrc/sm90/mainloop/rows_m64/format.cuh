@@ -5,6 +5,7 @@
 
 #include "common/dtype.h"
 #include "common/traits.h"
+#include "mla/formats.h"
 #include "sm90/common/elements.cuh"
 #include "sm90/common/pipeline.cuh"
 #include "sm90/mainloop/rows_m64/layouts.cuh"
@@ -13,10 +14,24 @@ namespace mla::sm90::rows_m64 {
 
 struct NoStaging {};
 
+// What the widths decide. Queries and keys have the chunks of the value first. Where they have more
+// columns, these are a chunk that is a key only, and has stages of its own. Of the chunks, the last
+// one comes from the rope part of queries if the cache has one.
+template <DType kKv, int kDQk>
+struct Widths {
+  static constexpr CacheFormat kCache = kCacheFormat<kKv, kDQk, kLatent>;
+  static constexpr int kChunks = kDQk / kChunk;
+  static constexpr bool kHasKeyChunk = kChunks > kLatentChunks;
+  static constexpr int kQueryLatentChunks = kCache.latent / kChunk;
+  static constexpr bool kQueryHasRope = kQueryLatentChunks < kChunks;
+  static_assert(kDQk % kChunk == 0 && kCache.latent % kChunk == 0);
+  static_assert(kChunks - kLatentChunks <= 1 && kChunks - kQueryLatentChunks <= 1);
+};
+
 // Tensor cores read a 16-bit cache as it is. Its pipelines have two and a half tiles; the latent of
 // a tile is two halves.
-template <DType kQ, DType kKv>
-struct Format {
+template <DType kQ, DType kKv, int kDQk = kHeadDim>
+struct Format : Widths<kKv, kDQk> {
   static_assert(kQ == kKv);
   using Element = typename ElementOf<kQ>::Type;
   using Staging = NoStaging;
@@ -47,7 +62,7 @@ struct Fp8Staging {
 // e4m3 becomes fp16, which has every e4m3. The tile that is staged is on its way meanwhile, so that
 // the pipelines behind it have two tiles only.
 template <>
-struct Format<DType::bf16, DType::e4m3> {
+struct Format<DType::bf16, DType::e4m3, kHeadDim> : Widths<DType::e4m3, kHeadDim> {
   using Element = cute::half_t;
   using Staging = Fp8Staging;
   static constexpr bool kDequantizes = true;

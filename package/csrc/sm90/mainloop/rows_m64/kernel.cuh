@@ -10,7 +10,7 @@
 #include "common/traits.h"
 #include "sm90/combine/combine_fused.cuh"
 #include "sm90/common/pdl.cuh"
-#include "sm90/mainloop/rows_m64/format_fp8_ds_mla.cuh"
+#include "sm90/mainloop/rows_m64/format_byte_rows.cuh"
 #include "sm90/mainloop/rows_m64/mma_pv.cuh"
 #include "sm90/mainloop/rows_m64/mma_qk_softmax.cuh"
 #include "sm90/mainloop/rows_m64/producer/producers.cuh"
@@ -44,10 +44,10 @@ __device__ __forceinline__ void compute_logits(const Params& params, SharedStora
 }
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kCluster>
+          int kCluster, int kDQk>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  using Format = rows_m64::Format<kQ, kKv>;
+  using Format = rows_m64::Format<kQ, kKv, kDQk>;
   static_assert(kSchedule == Schedule::rows_m64 && kCluster <= Format::template kMaxCluster<kLoad>);
   static_assert(sizeof(SharedStorage<Format>) <= 227 * 1024);
   using Out = typename ElementOf<kOut>::Type;
@@ -72,7 +72,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else if (threadIdx.x == kWarp) {
     if (params.query.by_tma) {
       cute::prefetch_tma_descriptor(&params.query.latent_map);
-      cute::prefetch_tma_descriptor(&params.query.rope_map);
+      if constexpr (Format::kQueryHasRope) {
+        cute::prefetch_tma_descriptor(&params.query.rope_map);
+      }
     }
     if constexpr (!Params::kIsSparse && kLoad == Load::tma) {
       cute::prefetch_tma_descriptor(&params.latent_map);

@@ -74,7 +74,7 @@ class MmaQkSoftmax {
     // Tensor cores may still read the Q of the work tile before, for other warps.
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
 #pragma unroll 1
-    for (int chunk = kRegisterChunks; chunk < kChunks; ++chunk) {
+    for (int chunk = kRegisterChunks; chunk < Format::kChunks; ++chunk) {
       const auto* const from = reinterpret_cast<const uint4*>(chunk_at(chunk));
       auto* const to = reinterpret_cast<uint4*>(shared_.q[chunk - kRegisterChunks]);
       const uint32_t flip = params_.sign_flip;
@@ -95,7 +95,9 @@ class MmaQkSoftmax {
 
   // A chunk of the tile that comes next in the KV pipelines.
   __device__ __forceinline__ Element* chunk_at(int chunk) const {
-    if (chunk == kRopeChunk) return shared_.rope[rope_state<Format>(tile_).stage];
+    if (Format::kHasKeyChunk && chunk == kRopeChunk) {
+      return shared_.rope[rope_state<Format>(tile_).stage];
+    }
     return shared_.latent[latent_state<Format>(tile_, chunk / kHalfChunks).stage] +
            chunk % kHalfChunks * kChunkElements;
   }
@@ -120,7 +122,7 @@ class MmaQkSoftmax {
     QueryToFp16 query;
     uint32_t words[kStepWords];
 #pragma unroll 1
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
 #pragma unroll
       for (int step = 0; step < kStepsOfChunk; ++step) {
         read_step(chunk_at(chunk), step, words);
@@ -131,7 +133,7 @@ class MmaQkSoftmax {
     query.choose_factors();
     softmax_.scale_logits(query);
 #pragma unroll 1
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
 #pragma unroll
       for (int step = 0; step < kStepsOfChunk; ++step) {
         read_step(chunk_at(chunk), step, words);
@@ -153,15 +155,16 @@ class MmaQkSoftmax {
     register_mma_.accumulate_ = cute::GMMA::ScaleOut::Zero;
     cute::warpgroup_fence_operand(logits_);
     multiply_half<0>();
-    if constexpr (kRopeFirst) {
+    if constexpr (!Format::kHasKeyChunk) {
+      read_present_of_tile();
+      multiply_half<1, true>();
+    } else if constexpr (kRopeFirst) {
       multiply_rope();
-    } else {
-      multiply_half<1>();
-    }
-    cute::warpgroup_commit_batch();
-    if constexpr (kRopeFirst) {
+      cute::warpgroup_commit_batch();
       multiply_half<1>();
     } else {
+      multiply_half<1>();
+      cute::warpgroup_commit_batch();
       multiply_rope();
     }
     cute::warpgroup_commit_batch();
@@ -174,15 +177,22 @@ class MmaQkSoftmax {
   }
 
   __device__ __forceinline__ void multiply_rope() {
+    const int stage = read_present_of_tile();
+    fence_stores();
+    cute::warpgroup_arrive();
+    multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[stage]));
+  }
+
+  // Returns the stage that tells which tokens exist, and what the rope columns are in.
+  __device__ __forceinline__ int read_present_of_tile() {
     const auto rope = rope_state<Format>(tile_);
     shared_.rope_full[rope.stage].wait(rope.phase);
     present_ = read_present(rope.stage);
-    fence_stores();
-    cute::warpgroup_arrive();
-    multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[rope.stage]));
+    return rope.stage;
   }
 
-  template <int kHalfOfColumns>
+  // The last chunk may be a batch of its own.
+  template <int kHalfOfColumns, bool kCommitsBeforeLast = false>
   __device__ __forceinline__ void multiply_half() {
     using namespace cute;
     const auto latent = latent_state<Format>(tile_, kHalfOfColumns);
@@ -191,6 +201,7 @@ class MmaQkSoftmax {
     warpgroup_arrive();
 #pragma unroll
     for (int i = 0; i < kHalfChunks; ++i) {
+      if (kCommitsBeforeLast && i + 1 == kHalfChunks) warpgroup_commit_batch();
       multiply_chunk(kHalfOfColumns * kHalfChunks + i,
                      make_tensor(make_smem_ptr(shared_.latent[latent.stage] + i * kAtomElements),
                                  KeyLayout<Element>{}));

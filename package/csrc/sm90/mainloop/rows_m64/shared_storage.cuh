@@ -30,8 +30,10 @@ struct SharedStorage {
   static constexpr int kRopeStages = Format::kRopeStages;
 
   alignas(1024) Element latent[kLatentStages][kHalfChunks * kChunkElements];
-  alignas(1024) Element rope[kRopeStages][kChunkElements];
-  alignas(1024) Element q[kChunks - kRegisterChunks][kChunkElements];
+  // Keys without a chunk of their own have these stages for `present` only.
+  static constexpr int kKeyChunkElements = Format::kHasKeyChunk ? kChunkElements : 1;
+  alignas(1024) Element rope[kRopeStages][kKeyChunkElements];
+  alignas(1024) Element q[Format::kChunks - kRegisterChunks][kChunkElements];
   alignas(1024) Element p[kPStages][kChunkElements];
   // The bytes from `latent` on that are free when the roles have ended.
   static constexpr size_t kOfTiles = sizeof(latent) + sizeof(rope) + sizeof(q) + sizeof(p);

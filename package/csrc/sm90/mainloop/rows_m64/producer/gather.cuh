@@ -16,10 +16,10 @@ struct GatherProducer {
   static constexpr int kThreads = kWarps * kWarp;
   static_assert(kTileTokens == kThreads);
 
-  // Every thread arrives when its copies are done; at the rope columns also when it has said which
-  // tokens exist.
+  // Every thread arrives when its copies are done; where the rope columns would be, when it has
+  // said which tokens exist, and for these columns, if keys have them, when their copies are done.
   static constexpr int kLatentArrivals = kThreads;
-  static constexpr int kRopeArrivals = 2 * kThreads;
+  static constexpr int kRopeArrivals = (Format::kHasKeyChunk ? 2 : 1) * kThreads;
 
   const Params& params;
   SharedStorage<Format>& shared;
@@ -60,9 +60,11 @@ struct GatherProducer {
     shared.rope_empty[rope.stage].wait(rope.phase ^ 1);
     if (lane == 0) shared.present[rope.stage][warp] = present;
     shared.rope_full[rope.stage].arrive();
-    copy_rows<1>(rows.template rope<Element>(row), present, shared.rope[rope.stage], warp * kWarp,
-                 lane);
-    arrive(shared.rope_full[rope.stage]);
+    if constexpr (Format::kHasKeyChunk) {
+      copy_rows<1>(rows.template rope<Element>(row), present, shared.rope[rope.stage], warp * kWarp,
+                   lane);
+      arrive(shared.rope_full[rope.stage]);
+    }
     const auto* const from = rows.template latent<Element>(row);
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {

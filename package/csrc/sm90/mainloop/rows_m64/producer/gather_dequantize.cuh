@@ -2,11 +2,10 @@
 // scales, rounded once, and rope columns as they are.
 #pragma once
 
-#include <cuda_fp16.h>
-
 #include <cute/arch/copy_sm80.hpp>
 #include <type_traits>
 
+#include "sm90/mainloop/rows_m64/producer/byte_rows.cuh"
 #include "sm90/mainloop/rows_m64/producer/query.cuh"
 #include "sm90/mainloop/selected_kv_gather.cuh"
 
@@ -152,8 +151,12 @@ struct GatherDequantizer {
     const auto rows = selected();
     const int32_t tile = tile_of(block, lane);
     const auto row = rows.row(own.slots[lane], tile * kTileTokens);
-    offsets_of(tile)[lane % kKnown] =
-        rows.exists(row) ? rows.offset_in_16_bytes(row) : Staging::kAbsent;
+    const bool exists = rows.exists(row);
+    offsets_of(tile)[lane % kKnown] = exists ? rows.offset_in_16_bytes(row) : Staging::kAbsent;
+    if constexpr (Staging::kHasPageScales) {
+      own.scale_offsets[tile & (Staging::kTiles - 1)][lane % kKnown] =
+          exists ? rows.page_scales_offset_in_8_bytes(row, Staging::kRowBytes) : Staging::kAbsent;
+    }
     __syncwarp();
     look_up(block + kTilesAtOnce);
   }
@@ -194,15 +197,35 @@ struct GatherDequantizer {
     asm("" : "+l"(of_lane));  // or the compiler adds lanes to offsets, each with a carry
 #pragma unroll
     for (uint32_t k = 0; k < kRows; ++k) {
-      copy(of_lane, offset[k], to[k].latent + lane * sizeof(uint4));
+      copy(of_lane, offset[k], to[k].bytes + lane * sizeof(uint4));
     }
-    static_assert(kRows * kVectors == kWarp);
-    const uint32_t k = lane / kVectors;
-    const uint32_t vector = lane % kVectors;
-    copy(base + Staging::kRopeOffset / sizeof(uint4) + vector, offsets[k],
-         reinterpret_cast<uint4*>(to[k].rope) + vector);
-    if (lane < kRows) {
-      copy(base + Staging::kScaleOffset / sizeof(uint4), offsets[lane], to[lane].scales);
+    if constexpr (Format::kHasKeyChunk) {
+      static_assert(kRows * kVectors == kWarp);
+      const uint32_t k = lane / kVectors;
+      const uint32_t vector = lane % kVectors;
+      copy(base + Staging::kFormat.rope_offset / sizeof(uint4) + vector, offsets[k],
+           to[k].bytes + Staging::kFormat.rope_offset + vector * sizeof(uint4));
+      if (lane < kRows) {
+        copy(base + Staging::kScaleOffset / sizeof(uint4), offsets[lane],
+             to[lane].bytes + Staging::kScaleOffset);
+      }
+    } else {
+      // What rows have beyond a vector of each lane.
+      constexpr uint32_t kRest = Staging::kRowBytes / sizeof(uint4) - kWarp;
+      static_assert(kRows * kRest <= kWarp);
+      const uint32_t k = lane / kRest;
+      const uint32_t vector = kWarp + lane % kRest;
+      if (k < kRows) copy(base + vector, offsets[k], to[k].bytes + vector * sizeof(uint4));
+    }
+    if constexpr (Staging::kHasPageScales) {
+      static_assert(Staging::kFormat.scale_bytes == sizeof(uint64_t));
+      if (lane < kRows) {
+        const uint32_t at = own.scale_offsets[block & (Staging::kTiles - 1)][step * kRows + lane];
+        cute::SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>::copy(
+            reinterpret_cast<const uint64_t*>(base)[at == Staging::kAbsent ? 0 : at],
+            *reinterpret_cast<uint64_t*>(to[lane].bytes + Staging::kScaleOffset),
+            at != Staging::kAbsent);
+      }
     }
   }
 
@@ -217,22 +240,27 @@ struct GatherDequantizer {
     if (warp != 0 || read_lane_index() != 0) return;
     shared.latent_full[latent_state<Format>(tile, 0).stage].expect_transaction(kOthers * kHalf);
     shared.latent_full[latent_state<Format>(tile, 1).stage].expect_transaction(kOthers * kHalf);
-    shared.rope_full[rope_state<Format>(tile).stage].expect_transaction(kOthers * kRope);
+    if constexpr (Format::kHasKeyChunk) {
+      shared.rope_full[rope_state<Format>(tile).stage].expect_transaction(kOthers * kRope);
+    }
   }
 
-  // A lane has eight columns of each of two chunks.
+  // A lane has eight columns of each of two chunks, which are two chunks apart. Those beyond the
+  // latent are of the rope part.
   __device__ __forceinline__ void dequantize(int step, uint32_t stage, uint32_t tile) const {
     const uint32_t lane = read_lane_index();
     constexpr uint32_t kHalfWarp = kWarp / 2;
     constexpr uint32_t kAtomBytes = kAtomElements * sizeof(Element);
     constexpr uint32_t kRowBytes = kChunk * sizeof(Element);
+    constexpr uint32_t kE4m3Columns = Staging::kFormat.latent;
+    constexpr bool kRopeIsValue = kE4m3Columns < kLatent;
     const Row(&rows)[kRows] = own.rows[stage];
     const uint32_t half = lane / kHalfWarp;
     const uint32_t vector = lane % kVectors;
     const uint32_t first = first_token(rank, warp) + step * kRows;
-    const uint8_t* const fp8 =
-        rows[0].latent + half * (2 * Staging::kGroup) + lane % kHalfWarp * sizeof(uint2);
-    const float* const scales = rows[0].scales + half * 2;
+    const uint32_t column = half * kHalf + lane % kHalfWarp * sizeof(uint2);
+    const bool is_rope = kRopeIsValue && column + kApart >= kE4m3Columns;
+    const uint32_t right_column = is_rope ? 0 : column + kApart;
     const auto state = latent_state<Format>(tile, half);
     const Target target(*this, shared.latent_full[state.stage]);
     const uint32_t to = cute::cast_smem_ptr_to_uint(shared.latent[state.stage]) +
@@ -240,9 +268,9 @@ struct GatherDequantizer {
     uint2 left[kRows], right[kRows];
     float2 scale[kRows];
     const auto read = [&](uint32_t k) {
-      left[k] = *reinterpret_cast<const uint2*>(fp8 + k * sizeof(Row));
-      right[k] = *reinterpret_cast<const uint2*>(fp8 + k * sizeof(Row) + Staging::kGroup);
-      scale[k] = *reinterpret_cast<const float2*>(scales + k * (sizeof(Row) / sizeof(float)));
+      left[k] = *reinterpret_cast<const uint2*>(rows[k].bytes + column);
+      right[k] = *reinterpret_cast<const uint2*>(rows[k].bytes + right_column);
+      scale[k] = scales_of<Staging>(rows[k], column, right_column);
     };
     read(0);
 #pragma unroll
@@ -251,15 +279,21 @@ struct GatherDequantizer {
       const uint32_t of_group = (step * kRows + k) % kSwizzleRows;
       const uint32_t row = (to ^ of_group * sizeof(uint4)) +
                            first / kSwizzleRows * (kHalfChunks * kAtomBytes) + of_group * kRowBytes;
-      target.store(row, scaled(left[k], scale[k].x));
-      target.store(row + 2 * kAtomBytes, scaled(right[k], scale[k].y));
+      target.store(row, scaled<Element>(left[k], scale[k].x));
+      uint4 values = scaled<Element>(right[k], scale[k].y);
+      if constexpr (kRopeIsValue) {
+        if (is_rope) values = rope_of<Staging>(rows[k])[vector];
+      }
+      target.store(row + 2 * kAtomBytes, values);
     }
-    const uint32_t k = lane / kVectors;
-    const int rope = rope_state<Format>(tile).stage;
-    const Target rope_target(*this, shared.rope_full[rope]);
-    rope_target.store(cute::cast_smem_ptr_to_uint(shared.rope[rope]) + (first + k) * kRowBytes +
-                          (vector ^ (first + k) % kVectors) * sizeof(uint4),
-                      reinterpret_cast<const uint4*>(rows[k].rope)[vector]);
+    if constexpr (Format::kHasKeyChunk) {
+      const uint32_t k = lane / kVectors;
+      const int rope = rope_state<Format>(tile).stage;
+      const Target rope_target(*this, shared.rope_full[rope]);
+      rope_target.store(cute::cast_smem_ptr_to_uint(shared.rope[rope]) + (first + k) * kRowBytes +
+                            (vector ^ (first + k) % kVectors) * sizeof(uint4),
+                        rope_of<Staging>(rows[k])[vector]);
+    }
   }
 
   // Stores vectors into this block's shared memory, and to the same place in the other's, whose
@@ -291,19 +325,6 @@ struct GatherDequantizer {
     uint32_t other_;
   };
   static_assert(kCluster <= 2);
-
-  // Eight e4m3 times their scale; only the products are rounded.
-  static __device__ __forceinline__ uint4 scaled(const uint2& fp8, float scale) {
-    uint4 pairs;
-    e4m3_to_fp16(fp8.x, pairs.x, pairs.y);
-    e4m3_to_fp16(fp8.y, pairs.z, pairs.w);
-    return {scaled(pairs.x, scale), scaled(pairs.y, scale), scaled(pairs.z, scale),
-            scaled(pairs.w, scale)};
-  }
-  static __device__ __forceinline__ uint32_t scaled(uint32_t pair, float scale) {
-    const float2 two = __half22float2(reinterpret_cast<const __half2&>(pair));
-    return pack_pair<Element>(two.x * scale, two.y * scale);
-  }
 };
 
 }  // namespace mla::sm90::rows_m64

@@ -71,23 +71,29 @@ struct QueryProducer {
       full.expect_transaction(kHalfChunks * kChunkBytes);
 #pragma unroll 1
       for (int i = 0; i < kHalfChunks; ++i) {
-        copy_box(&params.query.latent_map, full, shared.latent[latent.stage] + i * kChunkElements,
-                 (half * kHalfChunks + i) * kChunk, h, at.s, at.b);
+        const int chunk = half * kHalfChunks + i;
+        const bool of_rope = chunk >= Format::kQueryLatentChunks;
+        copy_box(of_rope ? &params.query.rope_map : &params.query.latent_map, full,
+                 shared.latent[latent.stage] + i * kChunkElements, of_rope ? 0 : chunk * kChunk, h,
+                 at.s, at.b);
       }
     }
-    const auto rope = rope_state<Format>(tile);
-    TransactionBarrier& full = shared.rope_full[rope.stage];
-    full.expect_transaction(kChunkBytes);
-    copy_box(&params.query.rope_map, full, shared.rope[rope.stage], 0, h, at.s, at.b);
+    if constexpr (Format::kHasKeyChunk) {
+      const auto rope = rope_state<Format>(tile);
+      TransactionBarrier& full = shared.rope_full[rope.stage];
+      full.expect_transaction(kChunkBytes);
+      copy_box(&params.query.rope_map, full, shared.rope[rope.stage], 0, h, at.s, at.b);
+    }
     arrive<1>(tile);
   }
 
   // A warp calls this. Rows beyond the last are copies of it; their results are not stored.
   __device__ void copy(uint32_t tile, int32_t request) const {
 #pragma unroll 1
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
+      const bool of_rope = chunk >= Format::kQueryLatentChunks;
       Element* const to =
-          chunk == kRopeChunk
+          Format::kHasKeyChunk && chunk == kRopeChunk
               ? shared.rope[rope_state<Format>(tile).stage]
               : shared.latent[latent_state<Format>(tile, chunk / kHalfChunks).stage] +
                     chunk % kHalfChunks * kChunkElements;
@@ -95,10 +101,10 @@ struct QueryProducer {
       for (int row = 0; row < kTileRows; row += kWarp) {
         const int own = row + threadIdx.x % kWarp;
         const int r = min(first_row + own, params.shape.rows - 1);
-        const auto& rows = chunk == kRopeChunk ? params.query.rope : params.query.latent;
+        const auto& rows = of_rope ? params.query.rope : params.query.latent;
         const auto* const from = rows.template at<const Element>(request, params.shape.token_of(r),
                                                                  params.shape.head_of(r)) +
-                                 chunk % kRopeChunk * kChunk;
+                                 (of_rope ? 0 : chunk * kChunk);
         if (params.query.is_aligned_to_16) {
           copy_rows<1>(from, ~0u, to, row, read_thread_index() % kWarp);
         } else {
