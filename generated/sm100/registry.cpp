@@ -20,6 +20,16 @@ extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_m
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp16, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::e4m3, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v4, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v41, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v4, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v41, 512>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::bf16>;
@@ -28,6 +38,20 @@ extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::f
 extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>;
+extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::bf16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp32, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v4, mla::DType::fp32, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v4, mla::DType::fp16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v4, mla::DType::bf16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::fp32, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::fp16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::bf16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 512>;
 extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>;
@@ -78,6 +102,26 @@ const Operation kOperations[] = {
         "sm100f_store_kv_ibf16_kve4m3", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla>>(
         "sm100f_store_kv_ibf16_kvfp8_ds_mla", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp16, 512>>(
+        "sm100f_store_kv_ifp16_kvfp16_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::e4m3, 512>>(
+        "sm100f_store_kv_ifp16_kve4m3_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla, 512>>(
+        "sm100f_store_kv_ifp16_kvfp8_ds_mla_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v4, 512>>(
+        "sm100f_store_kv_ifp16_kvfp8_ds_v4_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v41, 512>>(
+        "sm100f_store_kv_ifp16_kvfp8_ds_v41_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16, 512>>(
+        "sm100f_store_kv_ibf16_kvbf16_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3, 512>>(
+        "sm100f_store_kv_ibf16_kve4m3_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla, 512>>(
+        "sm100f_store_kv_ibf16_kvfp8_ds_mla_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v4, 512>>(
+        "sm100f_store_kv_ibf16_kvfp8_ds_v4_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v41, 512>>(
+        "sm100f_store_kv_ibf16_kvfp8_ds_v41_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32>>(
         "sm100f_gather_kv_kve4m3_ofp32", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16>>(
@@ -94,6 +138,34 @@ const Operation kOperations[] = {
         "sm100f_gather_kv_kvfp16_ofp16", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>>(
         "sm100f_gather_kv_kvbf16_obf16", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32, 512>>(
+        "sm100f_gather_kv_kve4m3_ofp32_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16, 512>>(
+        "sm100f_gather_kv_kve4m3_ofp16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::bf16, 512>>(
+        "sm100f_gather_kv_kve4m3_obf16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp32, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_mla_ofp32_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp16, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_mla_ofp16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_mla_obf16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_v4, mla::DType::fp32, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_v4_ofp32_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_v4, mla::DType::fp16, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_v4_ofp16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_v4, mla::DType::bf16, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_v4_obf16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::fp32, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_v41_ofp32_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::fp16, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_v41_ofp16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::bf16, 512>>(
+        "sm100f_gather_kv_kvfp8_ds_v41_obf16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16, 512>>(
+        "sm100f_gather_kv_kvfp16_ofp16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 512>>(
+        "sm100f_gather_kv_kvbf16_obf16_d512", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::ToGlobalIndices>(
         "sm100f_to_global_indices", MLA_OP_TO_GLOBAL_INDICES),
     mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>>(
@@ -147,7 +219,7 @@ const Operation kOperations[] = {
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 43;
+  *count = 67;
   return kOperations;
 }
 

@@ -25,33 +25,97 @@ static_assert(points(cuda::merge_states::supports,
 
 static_assert(points(cuda::store_kv::supports,
                      std::array{DType::fp32},
-                     std::array{DType::e4m3, DType::fp8_ds_mla}) == 2);
+                     std::array{DType::e4m3, DType::fp8_ds_mla},
+                     std::array{576}) == 2);
 static_assert(points(cuda::store_kv::supports,
                      std::array{DType::fp16},
-                     std::array{DType::fp16, DType::e4m3, DType::fp8_ds_mla}) == 3);
+                     std::array{DType::fp16, DType::e4m3, DType::fp8_ds_mla},
+                     std::array{576}) == 3);
 static_assert(points(cuda::store_kv::supports,
                      std::array{DType::bf16},
-                     std::array{DType::bf16, DType::e4m3, DType::fp8_ds_mla}) == 3);
+                     std::array{DType::bf16, DType::e4m3, DType::fp8_ds_mla},
+                     std::array{576}) == 3);
 static_assert(points(cuda::store_kv::supports,
                      std::array{DType::fp32},
-                     std::array{DType::fp32, DType::fp16, DType::bf16, DType::fp8_ds_v4, DType::fp8_ds_v41, DType::fp4_ds_v41, DType::mxfp4_ds_v4}) == 0,
+                     std::array{DType::e4m3, DType::fp8_ds_mla, DType::fp8_ds_v4, DType::fp8_ds_v41},
+                     std::array{512}) == 4);
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::fp16},
+                     std::array{DType::fp16, DType::e4m3, DType::fp8_ds_mla, DType::fp8_ds_v4, DType::fp8_ds_v41},
+                     std::array{512}) == 5);
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::bf16},
+                     std::array{DType::bf16, DType::e4m3, DType::fp8_ds_mla, DType::fp8_ds_v4, DType::fp8_ds_v41},
+                     std::array{512}) == 5);
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::fp32},
+                     std::array{DType::fp32, DType::fp16, DType::bf16, DType::fp4_ds_v41, DType::mxfp4_ds_v4},
+                     std::array{576, 512, 320}) == 0,
+              "store_kv, kv_dtype: store_kv copies or quantises; a cache in another float type belongs to the producer of the latent, and no GPU kernel reads an fp32 cache");
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::fp32},
+                     std::array{DType::e4m3, DType::fp8_ds_mla},
+                     std::array{320}) == 0,
+              "store_kv, d_qk: no kernel has this d_qk");
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::fp32},
+                     std::array{DType::fp8_ds_v4, DType::fp8_ds_v41},
+                     std::array{576, 320}) == 0,
+              "store_kv, d_qk: no kernel has this d_qk");
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::fp16},
+                     std::array{DType::fp32, DType::bf16, DType::fp4_ds_v41, DType::mxfp4_ds_v4},
+                     std::array{576, 512, 320}) == 0,
               "store_kv, kv_dtype: store_kv copies or quantises; a cache in another float type belongs to the producer of the latent, and no GPU kernel reads an fp32 cache");
 static_assert(points(cuda::store_kv::supports,
                      std::array{DType::fp16},
-                     std::array{DType::fp32, DType::bf16, DType::fp8_ds_v4, DType::fp8_ds_v41, DType::fp4_ds_v41, DType::mxfp4_ds_v4}) == 0,
+                     std::array{DType::fp16, DType::e4m3, DType::fp8_ds_mla},
+                     std::array{320}) == 0,
+              "store_kv, d_qk: no kernel has this d_qk");
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::fp16},
+                     std::array{DType::fp8_ds_v4, DType::fp8_ds_v41},
+                     std::array{576, 320}) == 0,
+              "store_kv, d_qk: no kernel has this d_qk");
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::bf16},
+                     std::array{DType::fp32, DType::fp16, DType::fp4_ds_v41, DType::mxfp4_ds_v4},
+                     std::array{576, 512, 320}) == 0,
               "store_kv, kv_dtype: store_kv copies or quantises; a cache in another float type belongs to the producer of the latent, and no GPU kernel reads an fp32 cache");
 static_assert(points(cuda::store_kv::supports,
                      std::array{DType::bf16},
-                     std::array{DType::fp32, DType::fp16, DType::fp8_ds_v4, DType::fp8_ds_v41, DType::fp4_ds_v41, DType::mxfp4_ds_v4}) == 0,
-              "store_kv, kv_dtype: store_kv copies or quantises; a cache in another float type belongs to the producer of the latent, and no GPU kernel reads an fp32 cache");
+                     std::array{DType::bf16, DType::e4m3, DType::fp8_ds_mla},
+                     std::array{320}) == 0,
+              "store_kv, d_qk: no kernel has this d_qk");
+static_assert(points(cuda::store_kv::supports,
+                     std::array{DType::bf16},
+                     std::array{DType::fp8_ds_v4, DType::fp8_ds_v41},
+                     std::array{576, 320}) == 0,
+              "store_kv, d_qk: no kernel has this d_qk");
 
 static_assert(points(cuda::gather_kv::supports,
                      std::array{DType::fp16, DType::bf16, DType::e4m3, DType::fp8_ds_mla},
-                     std::array{DType::fp32, DType::fp16, DType::bf16}) == 12);
+                     std::array{DType::fp32, DType::fp16, DType::bf16},
+                     std::array{576}) == 12);
 static_assert(points(cuda::gather_kv::supports,
-                     std::array{DType::fp32, DType::fp8_ds_v4, DType::fp8_ds_v41, DType::fp4_ds_v41, DType::mxfp4_ds_v4},
-                     std::array{DType::fp32, DType::fp16, DType::bf16}) == 0,
-              "gather_kv, kv_dtype: GPU payloads have no fp32 caches: the kernel that gathers their rows moves at most 16 bits an element");
+                     std::array{DType::fp16, DType::bf16, DType::e4m3, DType::fp8_ds_mla, DType::fp8_ds_v4, DType::fp8_ds_v41},
+                     std::array{DType::fp32, DType::fp16, DType::bf16},
+                     std::array{512}) == 18);
+static_assert(points(cuda::gather_kv::supports,
+                     std::array{DType::fp32, DType::fp4_ds_v41, DType::mxfp4_ds_v4},
+                     std::array{DType::fp32, DType::fp16, DType::bf16},
+                     std::array{576, 512, 320}) == 0,
+              "gather_kv, kv_dtype: the kernel reads rows of floats of at most 16 bits an element, or of e4m3: no GPU payload has caches of fp32 or fp4");
+static_assert(points(cuda::gather_kv::supports,
+                     std::array{DType::fp16, DType::bf16, DType::e4m3, DType::fp8_ds_mla},
+                     std::array{DType::fp32, DType::fp16, DType::bf16},
+                     std::array{320}) == 0,
+              "gather_kv, d_qk: no kernel has this d_qk");
+static_assert(points(cuda::gather_kv::supports,
+                     std::array{DType::fp8_ds_v4, DType::fp8_ds_v41},
+                     std::array{DType::fp32, DType::fp16, DType::bf16},
+                     std::array{576, 320}) == 0,
+              "gather_kv, d_qk: no kernel has this d_qk");
 
 static_assert(points(sm90::decode::supports,
                      std::array{DType::fp16},

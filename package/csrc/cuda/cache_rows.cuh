@@ -11,14 +11,12 @@
 
 namespace mla::cuda {
 
-// Eight lanes move a row, which is eight chunks of the latent and one of the rope part; each lane
-// moves a pack of each chunk.
+// Eight lanes move a row, which is chunks of the latent and, if any, one of the rope part; each
+// lane moves a pack of each chunk.
 inline constexpr int kRowLanes = 8;
 inline constexpr int kChunk = kRowLanes * kPack;
-inline constexpr int kLatentChunks = kLatent / kChunk;
 inline constexpr int kBlockRows = 8;  // few, so that few rows spread over many multiprocessors
 inline constexpr int kRowThreads = kBlockRows * kRowLanes;
-static_assert(kLatentChunks * kChunk == kLatent && kChunk == kRope);
 
 __device__ inline int row_lane() { return threadIdx.x % kRowLanes; }
 __device__ inline int64_t first_row() {
@@ -54,34 +52,46 @@ __device__ __forceinline__ void store_pack(const RawPack<kType>& pack, std::byte
   }
 }
 
-template <DType kType>
-struct RowPacks {
-  RawPack<kType> latent[kLatentChunks];
+// A lane's part of a row in elements of one type; that of the rope part is unused if there is none.
+template <DType kType, int kChunks, bool kRopePart>
+struct Packs {
+  static constexpr DType kElement = kType;
+  static constexpr int kLatentChunks = kChunks;
+  static constexpr bool kHasRope = kRopePart;
+
+  RawPack<kType> latent[kChunks];
   RawPack<kType> rope;
 };
 
-template <DType kType, int kAligned, Packing kPacking = Packing::whole>
-__device__ __forceinline__ RowPacks<kType> load_row(const std::byte* latent, const std::byte* rope,
-                                                    int lane) {
+// A lane's part of a row that has the columns of a format.
+template <DType kType, DType kKv, int kDQk>
+using RowPacks =
+    Packs<kType, kCacheFormat<kKv, kDQk>.latent / kChunk, (kCacheFormat<kKv, kDQk>.rope > 0)>;
+
+template <class Packs, int kAligned, Packing kPacking = Packing::whole>
+__device__ __forceinline__ Packs load_row(const std::byte* latent, const std::byte* rope,
+                                          int lane) {
+  constexpr DType kType = Packs::kElement;
   constexpr int kBytes = kChunk * kElementBytes<kType>;
-  RowPacks<kType> packs;
+  Packs packs;
 #pragma unroll
-  for (int i = 0; i < kLatentChunks; ++i) {
+  for (int i = 0; i < Packs::kLatentChunks; ++i) {
     packs.latent[i] = load_pack<kType, kAligned, kPacking>(latent + i * kBytes, lane);
   }
-  packs.rope = load_pack<kType, kAligned, kPacking>(rope, lane);
+  if constexpr (Packs::kHasRope) packs.rope = load_pack<kType, kAligned, kPacking>(rope, lane);
   return packs;
 }
 
-template <DType kType, int kAligned, Packing kPacking = Packing::whole>
-__device__ __forceinline__ void store_row(const RowPacks<kType>& packs, std::byte* latent,
-                                          std::byte* rope, int lane) {
+template <int kAligned, Packing kPacking = Packing::whole, class Packs>
+__device__ __forceinline__ void store_row(const Packs& packs, std::byte* latent, std::byte* rope,
+                                          int lane) {
+  constexpr DType kType = Packs::kElement;
   constexpr int kBytes = kChunk * kElementBytes<kType>;
 #pragma unroll
-  for (int i = 0; i < kLatentChunks; ++i) {
+  for (int i = 0; i < Packs::kLatentChunks; ++i) {
     store_pack<kType, kAligned, kPacking>(packs.latent[i], latent + i * kBytes, lane);
   }
-  store_pack<kType, kAligned, kPacking>(packs.rope, rope, lane);
+  if constexpr (Packs::kHasRope) store_pack<kType, kAligned, kPacking>(packs.rope, rope, lane);
 }
 
 // Rows whose latent and rope part have strides of their own, in bytes.
@@ -100,30 +110,38 @@ struct TokenRows {
   }
 };
 
-template <DType kType>
+template <class Packs>
 TokenRows token_rows(void* latent, int64_t latent_stride, void* rope, int64_t rope_stride) {
-  constexpr int64_t kBytes = kElementBytes<kType>;
-  return {static_cast<std::byte*>(latent), latent_stride * kBytes, static_cast<std::byte*>(rope),
-          rope_stride * kBytes};
+  constexpr int64_t kBytes = kElementBytes<Packs::kElement>;
+  TokenRows rows = {static_cast<std::byte*>(latent), latent_stride * kBytes, nullptr, 0};
+  if constexpr (Packs::kHasRope) {
+    rows.rope_data = static_cast<std::byte*>(rope);
+    rows.rope_stride = rope_stride * kBytes;
+  }
+  return rows;
 }
 
 // Finds the rows of a cache [num_pages, page_size] by global slot, page * page_size + offset.
-template <DType kKv>
+template <DType kKv, int kDQk>
 class CacheRows {
  public:
   // It takes every problem that has one cache.
   template <class Problem>
   explicit CacheRows(const Problem& p)
       : latent_{static_cast<std::byte*>(p.kv_latent), p.kv_latent_stride_page * kBytes,
-                p.kv_latent_stride_token * kBytes},
+                kHasPageScales ? kFormat.row_bytes : p.kv_latent_stride_token * kBytes},
         rope_{static_cast<std::byte*>(p.kv_rope), p.kv_rope_stride_page * kBytes,
               p.kv_rope_stride_token * kBytes},
         slots_(saturating_product({p.num_pages, p.page_size})),
         page_size_(p.page_size),
+        stride_token_(p.kv_latent_stride_token),
+        num_pages_(p.num_pages),
         divisor_(static_cast<uint32_t>(std::clamp<int64_t>(p.page_size, 1, kSmallSlots))) {}
 
   Status check() const {
     const int64_t rope_slots = kHasRopeView ? slots_ : 0;
+    MLA_TRY(check_page_strides("kv_cache", kFormat, num_pages_, page_size_, latent_.stride_page,
+                               stride_token_));
     MLA_TRY(
         check_present({{"kv_cache", latent_.data, slots_}, {"kv_cache", rope_.data, rope_slots}}));
     return check_aligned({{"kv_cache", latent_.data, kBytes},
@@ -136,7 +154,8 @@ class CacheRows {
 
   struct Row {
     std::byte* latent;
-    std::byte* rope;
+    std::byte* rope;    // if there is a rope part
+    std::byte* scales;  // if the cache holds scales
   };
 
   __device__ bool has(int64_t slot) const { return slot >= 0 && slot < slots_; }
@@ -147,17 +166,21 @@ class CacheRows {
     const int64_t offset = slot - page * page_size_;
     std::byte* const latent = latent_.at(page, offset);
     if constexpr (kHasRopeView) {
-      return {latent, rope_.at(page, offset)};
+      return {latent, rope_.at(page, offset), nullptr};
+    } else if constexpr (kHasPageScales) {
+      std::byte* const first = latent_.at(page, page_size_);
+      return {latent, latent + kFormat.rope_offset, first + offset * kFormat.scale_bytes};
     } else {
-      return {latent, latent + kRopeOffset};
+      return {latent, latent + kFormat.rope_offset, latent + kFormat.scale_offset};
     }
   }
 
  private:
   static constexpr int64_t kBytes = kElementBytes<kKv>;
   static constexpr int64_t kSmallSlots = int64_t{1} << 31;
-  static constexpr bool kHasRopeView = kCacheFormat<kKv>.has_rope_view();
-  static constexpr int64_t kRopeOffset = kCacheFormat<kKv>.rope_offset;
+  static constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk>;
+  static constexpr bool kHasRopeView = kFormat.has_rope_view();
+  static constexpr bool kHasPageScales = kFormat.scale_place == ScalePlace::page;
 
   struct View {
     std::byte* data;
@@ -178,6 +201,8 @@ class CacheRows {
   View rope_;
   int64_t slots_;
   int64_t page_size_;
+  int64_t stride_token_;
+  int64_t num_pages_;
   Divisor divisor_;  // by page_size, for slots that are below kSmallSlots
 };
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from mla_kernels import reference
 
-from tests.gpu.support import merge_states, sm100
+from tests.gpu.support import cache_rows, merge_states, sm100
 from tests.gpu.support.availability import arch_name
 from tests.gpu.support.cases import EVERY, case
 from tests.gpu.support.sm90 import TILE
 from tests.gpu.support.sparse_results import RESULTS, compare_results
-from tests.support.problems import Decode
+from tests.support.problems import Decode, generator, random
 from tests.support.rows import row
 from tests.support.sparse import SparseDecode
 
@@ -119,6 +119,11 @@ def caches() -> None:
         launch.load(launch.fresh(0))
         launch.run()
         launch.check(0)
+    slots = torch.randperm(48, generator=generator(1))[:31]
+    for in_dtype, form in cache_rows.STORES:
+        cache_rows.check_store(arch, in_dtype, form, random(generator(2), 31, 512), slots - 2, (3, 16))
+    for form, out_dtype in cache_rows.GATHERS:
+        cache_rows.check_gather(arch, form, out_dtype, slots, slots.int() - 2, (3, 16))
     for in_dtype, out_dtype in merge_states.TYPES:  # the warps of a block share the states of one row
         merge_states.check(arch, (in_dtype, out_dtype), *merge_states.states(in_dtype, 50, 1, 1))
 

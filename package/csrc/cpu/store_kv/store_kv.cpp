@@ -63,11 +63,8 @@ void store_row(const Problem& p, DType in, const CacheFormat& format, int64_t t,
   }
 }
 
-// Scales that are always powers of two need not be asked for.
 Status check_row_scales(const CacheFormat& format, const Problem& p) {
-  Problem asked = p;
-  if (format.scale_type == DType::e8m0) asked.power_of_two_scales = 0;
-  MLA_TRY(check_store_scales(format, asked));
+  MLA_TRY(check_store_scales(format, p));
   if (format.scale_type != DType::e4m3 || p.power_of_two_scales == 0) return {};
   return Status::error(MLA_UNSUPPORTED, "power_of_two_scales", "True",
                        text("False, because the scales of ", format.name, " are e4m3"));

@@ -7,21 +7,23 @@
 namespace mla::cuda {
 namespace gather_kv {
 
-template <DType kKv>
+template <DType kKv, int kDQk>
 struct Arguments {
-  CacheRows<kKv> cache;
+  CacheRows<kKv, kDQk> cache;
   const int32_t* indices;
   TokenRows out;
   int64_t num_rows;
   float kv_scale;
 };
 
+// The halves of a pack have factors of their own.
 template <DType kKv, DType kOut>
-__device__ __forceinline__ RawPack<kOut> dequantised(const RawPack<kKv>& pack, float scale) {
+__device__ __forceinline__ RawPack<kOut> dequantised(const RawPack<kKv>& pack, float first,
+                                                     float second) {
   float values[kPack];
   to_fp32<kKv>(pack, values);
 #pragma unroll
-  for (float& value : values) value = __fmul_rn(value, scale);
+  for (int i = 0; i < kPack; ++i) values[i] = __fmul_rn(values[i], i < kPack / 2 ? first : second);
   return from_fp32<kOut>(values);
 }
 
@@ -29,57 +31,95 @@ __device__ __forceinline__ RawPack<kOut> dequantised(const RawPack<kKv>& pack, f
 template <DType kOut>
 inline constexpr Packing kPackingOf = kOut == DType::fp32 ? Packing::halves : Packing::whole;
 
-// @pre Each row of the cache holds e4m3 with float32 scales, and a rope part of 16 bits.
-template <DType kKv, DType kOut, bool kVectors>
-__device__ __forceinline__ RowPacks<kOut> gathered_groups(const std::byte* row, int lane) {
+// The column of a chunk where a half of a lane's pack begins.
+template <Packing kPacking>
+__device__ __forceinline__ int half_column(int half, int lane) {
+  if constexpr (kPacking == Packing::halves) return (half * kRowLanes + lane) * (kPack / 2);
+  return lane * kPack + half * (kPack / 2);
+}
+
+template <DType kType, int kBytes>
+__device__ __forceinline__ float scale_of(const Raw<kBytes>& scales, int group) {
+  if constexpr (kType == DType::e8m0) {
+    return e8m0_to_fp32(part<uint8_t>(scales, group));
+  } else {
+    return part<float>(scales, group);
+  }
+}
+
+// The scale of a column of a chunk. Several groups in a chunk are told apart without an index that
+// only the lane knows, which would put the scales into local memory.
+template <DType kKv, int kDQk, int kBytes>
+__device__ __forceinline__ float scale_at(const Raw<kBytes>& scales, int chunk, int column) {
+  constexpr DType kType = kCacheFormat<kKv, kDQk>.scale_type;
+  constexpr int kGroup = kCacheFormat<kKv, kDQk>.scale_group;
+  constexpr int kChunkGroups = kGroup > kChunk ? 1 : kChunk / kGroup;
+  const int first = chunk * kChunk / kGroup;
+  float found = scale_of<kType>(scales, first);
+#pragma unroll
+  for (int i = 1; i < kChunkGroups; ++i) {
+    if (column >= i * kGroup) found = scale_of<kType>(scales, first + i);
+  }
+  return found;
+}
+
+// @pre The cache holds e4m3 with scales of its groups, and a rope part of 16 bits, if any.
+template <DType kKv, DType kOut, int kDQk, bool kVectors>
+__device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered_groups(
+    const typename CacheRows<kKv, kDQk>::Row& row, int lane) {
+  using Out = RowPacks<kOut, kKv, kDQk>;
+  constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk>;
   constexpr int kAligned = kAlignment<kKv, kVectors>;
   constexpr Packing kPacking = kPackingOf<kOut>;
-  constexpr int kScaleOffset = kCacheFormat<kKv>.scale_offset;
-  constexpr int kGroup = kCacheFormat<kKv>.scale_group;
-  constexpr int kRopeOffset = kCacheFormat<kKv>.rope_offset;
-  constexpr DType kRopeType = kCacheFormat<kKv>.rope_type;
-  using Scales = Raw<kCacheFormat<kKv>.scale_bytes>;
-  RawPack<DType::e4m3> latent[kLatentChunks];
+  RawPack<DType::e4m3> latent[Out::kLatentChunks];
 #pragma unroll
-  for (int i = 0; i < kLatentChunks; ++i) {
-    latent[i] = load_pack<DType::e4m3, kAligned, kPacking>(row + i * kChunk, lane);
+  for (int i = 0; i < Out::kLatentChunks; ++i) {
+    latent[i] = load_pack<DType::e4m3, kAligned, kPacking>(row.latent + i * kChunk, lane);
   }
-  const auto scales = load<Scales, kAligned>(row + kScaleOffset);
-  const auto rope = load_pack<kRopeType, kAligned, kPacking>(row + kRopeOffset, lane);
-  RowPacks<kOut> packs;
+  const auto scales = load<Raw<kFormat.scale_bytes>, kAligned>(row.scales);
+  Out packs;
+  if constexpr (Out::kHasRope) {
+    const auto rope = load_pack<kFormat.rope_type, kAligned, kPacking>(row.rope, lane);
+    packs.rope = convert<kFormat.rope_type, kOut>(rope);
+  }
 #pragma unroll
-  for (int i = 0; i < kLatentChunks; ++i) {
-    const float scale = part<float>(scales, i * kChunk / kGroup);
-    packs.latent[i] = dequantised<DType::e4m3, kOut>(latent[i], scale);
+  for (int i = 0; i < Out::kLatentChunks; ++i) {
+    const float first = scale_at<kKv, kDQk>(scales, i, half_column<kPacking>(0, lane));
+    const float second = scale_at<kKv, kDQk>(scales, i, half_column<kPacking>(1, lane));
+    packs.latent[i] = dequantised<DType::e4m3, kOut>(latent[i], first, second);
   }
-  packs.rope = convert<kRopeType, kOut>(rope);
   return packs;
 }
 
-template <DType kKv, DType kOut, bool kVectors>
-__device__ __forceinline__ RowPacks<kOut> gathered(const typename CacheRows<kKv>::Row& row,
-                                                   float kv_scale, int lane) {
+template <DType kKv, DType kOut, int kDQk, bool kVectors>
+__device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered(
+    const typename CacheRows<kKv, kDQk>::Row& row, float kv_scale, int lane) {
+  using Stored = RowPacks<kKv, kKv, kDQk>;
   constexpr int kAligned = kAlignment<kKv, kVectors>;
-  if constexpr (kCacheFormat<kKv>.scale_place == ScalePlace::row) {
-    return gathered_groups<kKv, kOut, kVectors>(row.latent, lane);
+  constexpr ScalePlace kPlace = kCacheFormat<kKv, kDQk>.scale_place;
+  if constexpr (kPlace == ScalePlace::row || kPlace == ScalePlace::page) {
+    return gathered_groups<kKv, kOut, kDQk, kVectors>(row, lane);
   } else if constexpr (kKv == kOut) {
-    return load_row<kKv, kAligned>(row.latent, row.rope, lane);
+    return load_row<Stored, kAligned>(row.latent, row.rope, lane);
   } else {
-    const auto stored = load_row<kKv, kAligned, kPackingOf<kOut>>(row.latent, row.rope, lane);
-    RowPacks<kOut> packs;
+    const auto stored = load_row<Stored, kAligned, kPackingOf<kOut>>(row.latent, row.rope, lane);
+    RowPacks<kOut, kKv, kDQk> packs;
 #pragma unroll
-    for (int i = 0; i < kLatentChunks; ++i) {
-      packs.latent[i] = dequantised<kKv, kOut>(stored.latent[i], kv_scale);
+    for (int i = 0; i < Stored::kLatentChunks; ++i) {
+      packs.latent[i] = dequantised<kKv, kOut>(stored.latent[i], kv_scale, kv_scale);
     }
-    packs.rope = dequantised<kKv, kOut>(stored.rope, kv_scale);
+    if constexpr (Stored::kHasRope) {
+      packs.rope = dequantised<kKv, kOut>(stored.rope, kv_scale, kv_scale);
+    }
     return packs;
   }
 }
 
-template <DType kKv, DType kOut, bool kVectors>
+template <DType kKv, DType kOut, int kDQk, bool kVectors>
 __global__ void __launch_bounds__(kRowThreads, kVectors ? 16 : 1)
-    gather_kernel(const __grid_constant__ Arguments<kKv> arguments) {
+    gather_kernel(const __grid_constant__ Arguments<kKv, kDQk> arguments) {
   constexpr int kAligned = kAlignment<kOut, kVectors>;
+  constexpr Packing kPacking = kPackingOf<kOut>;
   const int lane = row_lane();
   for (int64_t i = first_row(); i < arguments.num_rows; i += row_step()) {
     const int64_t slot = arguments.indices[i];
@@ -87,50 +127,54 @@ __global__ void __launch_bounds__(kRowThreads, kVectors ? 16 : 1)
     std::byte* const rope = arguments.out.rope(i);
     if (arguments.cache.has(slot)) {
       const auto from = arguments.cache.at(slot);
-      const auto packs = gathered<kKv, kOut, kVectors>(from, arguments.kv_scale, lane);
-      store_row<kOut, kAligned, kPackingOf<kOut>>(packs, latent, rope, lane);
+      const auto packs = gathered<kKv, kOut, kDQk, kVectors>(from, arguments.kv_scale, lane);
+      store_row<kAligned, kPacking>(packs, latent, rope, lane);
     } else {
-      store_row<kOut, kAligned, kPackingOf<kOut>>(RowPacks<kOut>{}, latent, rope, lane);
+      store_row<kAligned, kPacking>(RowPacks<kOut, kKv, kDQk>{}, latent, rope, lane);
     }
   }
 }
 
 }  // namespace gather_kv
 
-template <DType kKv, DType kOut>
-Status GatherKv<kKv, kOut>::can_run(const Problem& p) {
+template <DType kKv, DType kOut, int kDQk>
+Status GatherKv<kKv, kOut, kDQk>::can_run(const Problem& p) {
   MLA_TRY(check_extents(
       {{"num_rows", p.num_rows}, {"num_pages", p.num_pages}, {"page_size", p.page_size}}));
-  MLA_TRY(check_kv_scale(kCacheFormat<kKv>, p.kv_scale));
+  MLA_TRY(check_kv_scale(kCacheFormat<kKv, kDQk>, p.kv_scale));
+  constexpr bool kHasRope = RowPacks<kOut, kKv, kDQk>::kHasRope;
   MLA_TRY(check_present({{"indices", p.indices, p.num_rows},
                          {"out", p.out_latent, p.num_rows},
-                         {"out", p.out_rope, p.num_rows}}));
+                         {"out", p.out_rope, kHasRope ? p.num_rows : 0}}));
   MLA_TRY(check_aligned({{"indices", p.indices, sizeof(int32_t)},
                          {"out", p.out_latent, kElementBytes<kOut>},
-                         {"out", p.out_rope, kElementBytes<kOut>}}));
-  return CacheRows<kKv>(p).check();
+                         {"out", kHasRope ? p.out_rope : nullptr, kElementBytes<kOut>}}));
+  return CacheRows<kKv, kDQk>(p).check();
 }
 
-template <DType kKv, DType kOut>
-Status GatherKv<kKv, kOut>::prepare(int32_t device) {
+template <DType kKv, DType kOut, int kDQk>
+Status GatherKv<kKv, kOut, kDQk>::prepare(int32_t device) {
   using gather_kv::gather_kernel;
-  return load_kernels(device, {reinterpret_cast<const void*>(gather_kernel<kKv, kOut, true>),
-                               reinterpret_cast<const void*>(gather_kernel<kKv, kOut, false>)});
+  return load_kernels(device,
+                      {reinterpret_cast<const void*>(gather_kernel<kKv, kOut, kDQk, true>),
+                       reinterpret_cast<const void*>(gather_kernel<kKv, kOut, kDQk, false>)});
 }
 
-template <DType kKv, DType kOut>
-Status GatherKv<kKv, kOut>::launch(const Problem& p, ConstBuffer, Buffer, Stream stream) {
+template <DType kKv, DType kOut, int kDQk>
+Status GatherKv<kKv, kOut, kDQk>::launch(const Problem& p, ConstBuffer, Buffer, Stream stream) {
   using gather_kv::gather_kernel;
   MLA_TRY(can_run(p));
   if (p.num_rows == 0) return {};
   const DeviceGuard guard(p.device);
   MLA_TRY(guard.status());
-  const gather_kv::Arguments<kKv> arguments = {
-      CacheRows<kKv>(p), static_cast<const int32_t*>(p.indices),
-      token_rows<kOut>(p.out_latent, p.out_latent_stride_row, p.out_rope, p.out_rope_stride_row),
+  const gather_kv::Arguments<kKv, kDQk> arguments = {
+      CacheRows<kKv, kDQk>(p), static_cast<const int32_t*>(p.indices),
+      token_rows<RowPacks<kOut, kKv, kDQk>>(p.out_latent, p.out_latent_stride_row, p.out_rope,
+                                            p.out_rope_stride_row),
       p.num_rows, p.kv_scale};
   const bool vectors = arguments.out.has_vectors() && arguments.cache.has_vectors();
-  const auto kernel = vectors ? gather_kernel<kKv, kOut, true> : gather_kernel<kKv, kOut, false>;
+  const auto kernel =
+      vectors ? gather_kernel<kKv, kOut, kDQk, true> : gather_kernel<kKv, kOut, kDQk, false>;
   kernel<<<blocks_for(p.num_rows, kBlockRows), kRowThreads, 0, cuda_stream(stream)>>>(arguments);
   return check(cudaGetLastError(), "gather_kv");
 }

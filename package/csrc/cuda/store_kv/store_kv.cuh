@@ -11,13 +11,13 @@
 namespace mla::cuda {
 namespace store_kv {
 
-template <DType kKv>
-inline constexpr bool kIsScaled = kCacheFormat<kKv>.scale_place == ScalePlace::tensor;
+template <DType kKv, int kDQk>
+inline constexpr bool kIsScaled = kCacheFormat<kKv, kDQk>.scale_place == ScalePlace::tensor;
 
-template <DType kKv>
+template <DType kKv, int kDQk>
 struct Arguments {
   TokenRows tokens;
-  CacheRows<kKv> cache;
+  CacheRows<kKv, kDQk> cache;
   const int64_t* slot_mapping;
   const float* scale;
   int64_t num_tokens;
@@ -33,13 +33,13 @@ __device__ __forceinline__ RawPack<DType::e4m3> quantised(const RawPack<kIn>& pa
   return from_fp32<DType::e4m3>(values);
 }
 
-template <DType kIn>
-__device__ __forceinline__ RowPacks<DType::e4m3> quantised(const RowPacks<kIn>& row, float scale) {
+template <DType kIn, int kChunks, bool kHasRope>
+__device__ __forceinline__ auto quantised(const Packs<kIn, kChunks, kHasRope>& row, float scale) {
   const ScaleDivisor divisor(scale > 0 && scale <= FLT_MAX ? scale : NAN);
-  RowPacks<DType::e4m3> codes;
+  Packs<DType::e4m3, kChunks, kHasRope> codes;
 #pragma unroll
-  for (int i = 0; i < kLatentChunks; ++i) codes.latent[i] = quantised<kIn>(row.latent[i], divisor);
-  codes.rope = quantised<kIn>(row.rope, divisor);
+  for (int i = 0; i < kChunks; ++i) codes.latent[i] = quantised<kIn>(row.latent[i], divisor);
+  if constexpr (kHasRope) codes.rope = quantised<kIn>(row.rope, divisor);
   return codes;
 }
 
@@ -49,121 +49,157 @@ __device__ __forceinline__ float power_of_two_from(float value) {
   return __uint_as_float((__float_as_uint(value) + kMantissa) & ~kMantissa);
 }
 
-// Returns the scale of a group, the same to all lanes of the row. It is a normal number, so that
-// the quotients keep their precision and a group of zeros divides; NaN does not take part.
-template <int kGroupChunks, DType kIn>
-__device__ __forceinline__ float group_scale(const RowPacks<kIn>& row, int group,
-                                             bool is_power_of_two) {
+// The lanes that move the same row as this one.
+__device__ __forceinline__ unsigned row_mask() {
+  return 0xffu << (threadIdx.x % kWarp / kRowLanes * kRowLanes);
+}
+
+// Returns the scale of a group of columns, the same to all lanes that have some of them: kLanes of
+// them in chunks from `first`. It is a normal number, so that the quotients keep their precision
+// and a group of zeros divides; NaN does not take part.
+template <int kGroupChunks, int kLanes, class Packs>
+__device__ __forceinline__ float group_scale(const Packs& row, int first, bool is_power_of_two) {
   float greatest = 0;
 #pragma unroll
   for (int i = 0; i < kGroupChunks; ++i) {
     float values[kPack];
-    to_fp32<kIn>(row.latent[group * kGroupChunks + i], values);
+    to_fp32<Packs::kElement>(row.latent[first + i], values);
 #pragma unroll
     for (const float value : values) greatest = fmaxf(greatest, fabsf(value));
   }
-  const unsigned row_mask = 0xffu << (threadIdx.x % kWarp / kRowLanes * kRowLanes);
 #pragma unroll
-  for (int distance = kRowLanes / 2; distance > 0; distance /= 2) {
-    greatest = fmaxf(greatest, __shfl_xor_sync(row_mask, greatest, distance));
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    greatest = fmaxf(greatest, __shfl_xor_sync(row_mask(), greatest, distance));
   }
   const float scale = __fdiv_rn(greatest, kMaxE4m3);
   if (!is_power_of_two) return fminf(fmaxf(scale, FLT_MIN), FLT_MAX);
   return power_of_two_from(fminf(fmaxf(scale, kLeastPowerOfTwoScale), kGreatestPowerOfTwoScale));
 }
 
-// @pre The format has float32 scales in each row, and a latent of e4m3.
-template <DType kIn, DType kKv, bool kVectors>
-__device__ __forceinline__ void store_groups(const RowPacks<kIn>& row, bool has_power_of_two_scales,
-                                             std::byte* to, int lane) {
-  constexpr int kAligned = kAlignment<kKv, kVectors>;
-  constexpr int kScaleOffset = kCacheFormat<kKv>.scale_offset;
-  constexpr int kRopeOffset = kCacheFormat<kKv>.rope_offset;
-  constexpr DType kRopeType = kCacheFormat<kKv>.rope_type;
-  constexpr int kGroupChunks = kCacheFormat<kKv>.scale_group / kChunk;
-  constexpr int kGroups = kLatentChunks / kGroupChunks;
-  static_assert(kGroups * kGroupChunks == kLatentChunks && kGroups <= kRowLanes);
-  float own_scale = 0;  // lane i writes the scale of group i
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    const float scale = group_scale<kGroupChunks>(row, group, has_power_of_two_scales);
-    const ScaleDivisor divisor(scale);
-    if (lane == group) own_scale = scale;
-#pragma unroll
-    for (int i = group * kGroupChunks; i < (group + 1) * kGroupChunks; ++i) {
-      store_pack<DType::e4m3, kAligned>(quantised<kIn>(row.latent[i], divisor), to + i * kChunk,
-                                        lane);
-    }
+// @pre An e8m0 scale is a normal power of two.
+template <DType kType, int kBytes>
+__device__ __forceinline__ void set_scale(Raw<kBytes>& scales, int i, float scale) {
+  if constexpr (kType == DType::e8m0) {
+    set_part(scales, i, static_cast<uint8_t>(__float_as_uint(scale) >> 23));
+  } else {
+    set_part(scales, i, scale);
   }
-  if (lane < kGroups) store<kAligned>(to + kScaleOffset + lane * sizeof(float), own_scale);
-  const auto rope = convert<kIn, kRopeType>(row.rope);
-  store_pack<kRopeType, kAligned>(rope, to + kRopeOffset, lane);
 }
 
-template <DType kIn, DType kKv, bool kVectors>
+// Quantises a row whose groups of columns have scales. A group is some chunks, or a part of one.
+//
+// @pre The latent of the format is e4m3.
+template <DType kKv, int kDQk, bool kVectors, class Packs>
+__device__ __forceinline__ void store_groups(const Packs& row, bool has_power_of_two_scales,
+                                             const typename CacheRows<kKv, kDQk>::Row& to,
+                                             int lane) {
+  constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk>;
+  constexpr DType kIn = Packs::kElement;
+  constexpr int kAligned = kAlignment<kKv, kVectors>;
+  constexpr int kGroup = kFormat.scale_group;
+  constexpr int kGroupChunks = kGroup > kChunk ? kGroup / kChunk : 1;
+  constexpr int kChunkGroups = kGroup > kChunk ? 1 : kChunk / kGroup;
+  constexpr int kGroupLanes = kRowLanes / kChunkGroups;
+  constexpr int kSteps = Packs::kLatentChunks / kGroupChunks;
+  static_assert(kSteps * kGroupChunks == Packs::kLatentChunks && kSteps <= kRowLanes);
+  Raw<kChunkGroups * kElementBytes<kFormat.scale_type>> own_scales{};  // lane i has those of step i
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const int first = step * kGroupChunks;
+    const bool is_power_of_two = kFormat.scale_type == DType::e8m0 || has_power_of_two_scales;
+    const float scale = group_scale<kGroupChunks, kGroupLanes>(row, first, is_power_of_two);
+    const ScaleDivisor divisor(scale);
+#pragma unroll
+    for (int i = 0; i < kChunkGroups; ++i) {
+      const float one =
+          kChunkGroups == 1 ? scale : __shfl_sync(row_mask(), scale, i * kGroupLanes, kRowLanes);
+      if (lane == step) set_scale<kFormat.scale_type>(own_scales, i, one);
+    }
+#pragma unroll
+    for (int i = first; i < first + kGroupChunks; ++i) {
+      store_pack<DType::e4m3, kAligned>(quantised<kIn>(row.latent[i], divisor),
+                                        to.latent + i * kChunk, lane);
+    }
+  }
+  // The scales of lanes beyond the steps are padding, and 0.
+  constexpr int kScaleBytes = sizeof(own_scales);
+  if (lane * kScaleBytes < kFormat.scale_bytes) {
+    store<kAligned>(to.scales + lane * kScaleBytes, own_scales);
+  }
+  if constexpr (Packs::kHasRope) {
+    const auto rope = convert<kIn, kFormat.rope_type>(row.rope);
+    store_pack<kFormat.rope_type, kAligned>(rope, to.rope, lane);
+  }
+}
+
+template <DType kIn, DType kKv, int kDQk, bool kVectors>
 __global__ void __launch_bounds__(kRowThreads, kVectors ? 8 : 1)
-    store_kernel(const __grid_constant__ Arguments<kKv> arguments) {
+    store_kernel(const __grid_constant__ Arguments<kKv, kDQk> arguments) {
+  using Row = RowPacks<kIn, kKv, kDQk>;
+  constexpr int kAligned = kAlignment<kKv, kVectors>;
   const TokenRows& tokens = arguments.tokens;
   const int lane = row_lane();
   for (int64_t t = first_row(); t < arguments.num_tokens; t += row_step()) {
     const int64_t slot = arguments.slot_mapping[t];
-    const float scale = kIsScaled<kKv> ? *arguments.scale : 1;
+    const float scale = kIsScaled<kKv, kDQk> ? *arguments.scale : 1;
     const auto row =
-        load_row<kIn, kAlignment<kIn, kVectors>>(tokens.latent(t), tokens.rope(t), lane);
+        load_row<Row, kAlignment<kIn, kVectors>>(tokens.latent(t), tokens.rope(t), lane);
     if (!arguments.cache.has(slot)) continue;
     const auto to = arguments.cache.at(slot);
     if constexpr (kKv == kIn) {
-      store_row<kKv, kAlignment<kKv, kVectors>>(row, to.latent, to.rope, lane);
-    } else if constexpr (kIsScaled<kKv>) {
-      store_row<kKv, kAlignment<kKv, kVectors>>(quantised<kIn>(row, scale), to.latent, to.rope,
-                                                lane);
+      store_row<kAligned>(row, to.latent, to.rope, lane);
+    } else if constexpr (kIsScaled<kKv, kDQk>) {
+      store_row<kAligned>(quantised(row, scale), to.latent, to.rope, lane);
     } else {
-      store_groups<kIn, kKv, kVectors>(row, arguments.has_power_of_two_scales, to.latent, lane);
+      store_groups<kKv, kDQk, kVectors>(row, arguments.has_power_of_two_scales, to, lane);
     }
   }
 }
 
 }  // namespace store_kv
 
-template <DType kIn, DType kKv>
-Status StoreKv<kIn, kKv>::can_run(const Problem& p) {
+template <DType kIn, DType kKv, int kDQk>
+Status StoreKv<kIn, kKv, kDQk>::can_run(const Problem& p) {
   MLA_TRY(check_extents(
       {{"num_tokens", p.num_tokens}, {"num_pages", p.num_pages}, {"page_size", p.page_size}}));
-  MLA_TRY(check_store_scales(kCacheFormat<kKv>, p));
+  MLA_TRY(check_store_scales(kCacheFormat<kKv, kDQk>, p));
+  constexpr bool kHasRope = RowPacks<kIn, kKv, kDQk>::kHasRope;
   MLA_TRY(check_present({{"latent", p.latent, p.num_tokens},
-                         {"rope", p.rope, p.num_tokens},
+                         {"rope", p.rope, kHasRope ? p.num_tokens : 0},
                          {"slot_mapping", p.slot_mapping, p.num_tokens},
-                         {"scale", p.scale, store_kv::kIsScaled<kKv> ? 1 : 0}}));
+                         {"scale", p.scale, store_kv::kIsScaled<kKv, kDQk> ? 1 : 0}}));
   MLA_TRY(check_aligned({{"latent", p.latent, kElementBytes<kIn>},
-                         {"rope", p.rope, kElementBytes<kIn>},
+                         {"rope", kHasRope ? p.rope : nullptr, kElementBytes<kIn>},
                          {"slot_mapping", p.slot_mapping, sizeof(int64_t)},
                          {"scale", p.scale, sizeof(float)}}));
-  return CacheRows<kKv>(p).check();
+  return CacheRows<kKv, kDQk>(p).check();
 }
 
-template <DType kIn, DType kKv>
-Status StoreKv<kIn, kKv>::prepare(int32_t device) {
+template <DType kIn, DType kKv, int kDQk>
+Status StoreKv<kIn, kKv, kDQk>::prepare(int32_t device) {
   using store_kv::store_kernel;
-  return load_kernels(device, {reinterpret_cast<const void*>(store_kernel<kIn, kKv, true>),
-                               reinterpret_cast<const void*>(store_kernel<kIn, kKv, false>)});
+  return load_kernels(device, {reinterpret_cast<const void*>(store_kernel<kIn, kKv, kDQk, true>),
+                               reinterpret_cast<const void*>(store_kernel<kIn, kKv, kDQk, false>)});
 }
 
-template <DType kIn, DType kKv>
-Status StoreKv<kIn, kKv>::launch(const Problem& p, ConstBuffer, Buffer, Stream stream) {
+template <DType kIn, DType kKv, int kDQk>
+Status StoreKv<kIn, kKv, kDQk>::launch(const Problem& p, ConstBuffer, Buffer, Stream stream) {
   using store_kv::store_kernel;
   MLA_TRY(can_run(p));
   if (p.num_tokens == 0) return {};
   const DeviceGuard guard(p.device);
   MLA_TRY(guard.status());
-  const store_kv::Arguments<kKv> arguments = {
-      token_rows<kIn>(p.latent, p.latent_stride_t, p.rope, p.rope_stride_t),
-      CacheRows<kKv>(p),
+  using Row = RowPacks<kIn, kKv, kDQk>;
+  const store_kv::Arguments<kKv, kDQk> arguments = {
+      token_rows<Row>(p.latent, p.latent_stride_t, p.rope, p.rope_stride_t),
+      CacheRows<kKv, kDQk>(p),
       static_cast<const int64_t*>(p.slot_mapping),
       static_cast<const float*>(p.scale),
       p.num_tokens,
       p.power_of_two_scales != 0};
   const bool vectors = arguments.tokens.has_vectors() && arguments.cache.has_vectors();
-  const auto kernel = vectors ? store_kernel<kIn, kKv, true> : store_kernel<kIn, kKv, false>;
+  const auto kernel =
+      vectors ? store_kernel<kIn, kKv, kDQk, true> : store_kernel<kIn, kKv, kDQk, false>;
   kernel<<<blocks_for(p.num_tokens, kBlockRows), kRowThreads, 0, cuda_stream(stream)>>>(arguments);
   return check(cudaGetLastError(), "store_kv");
 }

@@ -5,9 +5,9 @@
 namespace mla::cuda::store_kv {
 
 // A row is copied, or quantised; no kernel reads an fp32 cache.
-constexpr bool supports(DType in, DType kv) {
-  if (quantises_rows(kv)) return is_float(in);
-  return kv == in && has_16_bits(in);
+constexpr bool supports(DType in, DType kv, int d_qk) {
+  if (quantises_rows(kv, d_qk)) return is_float(in);
+  return kv == in && has_16_bits(in) && converts_rows(kv, d_qk);
 }
 
 }  // namespace mla::cuda::store_kv
