@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import torch
 from mla_kernels.diagnostics.bench.tensors import DTYPES, seeded, stored
-from mla_kernels.formats import HEAD_DIM, LATENT, CacheFormat
-from mla_kernels.reference_rows import write_rows
+from mla_kernels.formats import LATENT
 
 from benchmarks.ops.sparse_problems import SparseDecode, SparsePrefill
 
 _AT_ONCE = 1 << 28
 """Numbers to sort at once."""
-_ROWS = 1 << 16
-"""Rows to quantise at once."""
 
 
 class SparseDecodeTensors:
@@ -46,10 +43,10 @@ class SparseDecodeTensors:
         slots = order.gather(1, positions // cell.page_size) * cell.page_size + positions % cell.page_size
         self.indices = slots.int().view(*queries, cell.topk)
         rows = torch.randn(order.numel() * cell.page_size, cell.d_qk, dtype=dtype, device=device, generator=generator)
-        self.kv_cache = _cache(rows, cell.form, cell.page_size)
+        self.kv_cache = stored(rows, cell.kv_dtype, cell.page_size)
         slots = torch.arange(count * cell.batch * cell.window, dtype=torch.int32, device=device)
         rows = torch.randn(len(slots), cell.d_qk, dtype=dtype, device=device, generator=generator)
-        self.window_cache = _cache(rows, cell.form, cell.page_size)
+        self.window_cache = stored(rows, cell.kv_dtype, cell.page_size)
         each = slots.view(count, cell.batch, 1, cell.window)
         self.window_indices = each.expand(*queries, cell.window).contiguous()
 
@@ -77,21 +74,6 @@ class SparsePrefillTensors:
         self.indices = chosen(count * cell.q_len, cell.topk, cell.seq, generator).int().view(count, cell.q_len, -1)
         self.out = torch.empty(*queries, LATENT, dtype=dtype, device=device)
         self.max_logits, self.lse = (torch.empty(queries, device=device) for _ in range(2))
-
-
-def _cache(rows: torch.Tensor, form: CacheFormat, page_size: int) -> torch.Tensor:
-    """The rows as a paged cache. No GPU payload has ``store_kv`` for rows of other widths than the default."""
-    if form.d_qk == HEAD_DIM:
-        return stored(rows, form.name, page_size)
-    if not form.is_bytes:
-        return rows.view(-1, page_size, form.d_qk)
-    page = -(-page_size * form.token_bytes // form.page_multiple) * form.page_multiple
-    pages = torch.empty(len(rows) // page_size, page, dtype=torch.uint8, device=rows.device)
-    cache = pages.as_strided((len(pages), page_size, form.token_bytes), (page, form.token_bytes, 1))
-    slots = torch.arange(len(rows), device=rows.device)
-    for some, values in zip(slots.split(_ROWS), rows.split(_ROWS), strict=True):
-        write_rows(cache, some, *values.split([form.latent, form.rope], -1), None, kv_dtype=form.name)
-    return cache
 
 
 def chosen(rows: int, topk: int, out_of: int, generator: torch.Generator) -> torch.Tensor:

@@ -85,7 +85,7 @@ MODELS = (
         topk=640,
         sink=True,
         also=(),
-        unserved=(("sm100f", "its kernels have rows of 576 columns"),),
+        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
     ),
     Row(
         name="DeepSeek-V4-Pro",
@@ -98,7 +98,7 @@ MODELS = (
         topk=640,
         sink=True,
         also=(),
-        unserved=(("sm100f", "its kernels have rows of 576 columns"),),
+        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
     ),
     Row(
         name="DeepSeek-V4.1-Flash",
@@ -111,7 +111,7 @@ MODELS = (
         topk=1152,
         sink=True,
         also=(),
-        unserved=(("sm100f", "its kernels have rows of 576 columns"),),
+        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
     ),
     Row(
         name="DeepSeek-V4.1-Pro",
@@ -124,7 +124,7 @@ MODELS = (
         topk=1152,
         sink=True,
         also=(),
-        unserved=(("sm100f", "its kernels have rows of 576 columns"),),
+        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
     ),
     Row(
         name="Moonlight-16B-A3B",
@@ -215,7 +215,7 @@ MODELS = (
         topk=2048,
         sink=False,
         also=(),
-        unserved=(("sm100f", "its kernels have rows of 576 columns"),),
+        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
     ),
     Row(
         name="LongCat-Flash",
@@ -267,7 +267,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
-        unserved=(("sm90a", "its kernels of dense decode have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
+        unserved=(("sm90a", "its kernels of dense decode have rows of 576 columns"), ("sm100f", "its attention kernels have rows of 576 columns")),
     ),
     Row(
         name="MiniCPM3-4B",
@@ -319,7 +319,7 @@ MODELS = (
         topk=0,
         sink=False,
         also=(),
-        unserved=(("sm90a", "its kernels of dense decode have rows of 576 columns"), ("sm100f", "its kernels have rows of 576 columns")),
+        unserved=(("sm90a", "its kernels of dense decode have rows of 576 columns"), ("sm100f", "its attention kernels have rows of 576 columns")),
     ),
     Row(
         name="openPangu-Ultra-MoE",

@@ -57,7 +57,7 @@ def test_widths_that_no_kernel_has_are_not_served():
 
 def test_reasons():
     assert model("A.X-K2").reason("cpu") == "no kernel here has 160 columns"
-    assert model("GLM-5.3-Flash").reason("sm100f") == "its kernels have rows of 576 columns"
+    assert model("GLM-5.3-Flash").reason("sm100f") == "its attention kernels have rows of 576 columns"
     assert model("GLM-5.3-Flash").reason("cpu") is None
 
 

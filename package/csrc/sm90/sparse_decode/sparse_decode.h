@@ -10,8 +10,7 @@
 
 namespace mla::sm90 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kDQk = kHeadDim>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
   static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk));
 

@@ -7,8 +7,7 @@
 namespace mla::sm90 {
 
 // The kernel of sparse decode computes this op too: to it, every query token is a request.
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kDQk = kHeadDim>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
   static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk));
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 import mla_kernels
-from mla_kernels.diagnostics.bench.problems import ROW_BYTES, Problem
-from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.diagnostics.bench.problems import Problem
+from mla_kernels.formats import HEAD_DIM, LATENT, format_named
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WHOLE = 128
@@ -69,12 +69,15 @@ def seeded(device: torch.device) -> torch.Generator:
 
 
 def stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:
-    """The rows as a paged cache; quantised by ``store_kv``."""
+    """The rows [n, d_qk] as a paged cache; quantised by ``store_kv``."""
+    form = format_named(kv_dtype, rows.shape[1])
     if kv_dtype in DTYPES:
-        return rows.view(-1, page_size, HEAD_DIM)
-    size = (len(rows) // page_size, page_size, ROW_BYTES[kv_dtype])
-    cache = torch.empty(size, dtype=torch.uint8, device=rows.device)
+        return rows.view(-1, page_size, form.d_qk)
+    page = -(-page_size * form.token_bytes // form.page_multiple) * form.page_multiple
+    pages = torch.empty((len(rows) // page_size, page), dtype=torch.uint8, device=rows.device)
+    cache = pages.as_strided((len(pages), page_size, form.token_bytes), (page, form.token_bytes, 1))
     scale = torch.ones(1, device=rows.device) if kv_dtype == "e4m3" else None
+    rope = rows[:, form.latent :] if form.rope else None
     slots = torch.arange(len(rows), device=rows.device)
-    mla_kernels.store_kv(rows[:, :LATENT], rows[:, LATENT:], cache, slots, scale=scale)
+    mla_kernels.store_kv(rows[:, : form.latent], rope, cache, slots, scale=scale, kv_dtype=kv_dtype)
     return cache
