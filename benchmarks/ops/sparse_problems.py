@@ -91,9 +91,8 @@ class SparseDecode:
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        names = ["q_dtype", "kv_dtype", "num_heads", "q_len", "batch", "seq", "topk", "page_size"]
-        names += ["d_qk"] * (self.d_qk != HEAD_DIM) + ["window"] * (self.window > 0)
-        return columns(self, names)
+        names = ("q_dtype", "kv_dtype", "d_qk", "num_heads", "q_len", "batch", "seq", "topk", "page_size")
+        return columns(self, (*names, "window") if self.window else names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +148,7 @@ class SparsePrefill:
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        names = ["q_dtype", "kv_dtype", "num_heads", "q_len", "seq", "topk"]
-        return columns(self, names + ["d_qk"] * (self.d_qk != HEAD_DIM))
+        return columns(self, ("q_dtype", "kv_dtype", "d_qk", "num_heads", "q_len", "seq", "topk"))
 
 
 def decodes(

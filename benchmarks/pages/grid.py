@@ -19,8 +19,16 @@ _ABOUT = (
     "Time of the fastest other library over ours, in a graph:\n"
     "above 1, ours is faster. h: heads, q: query tokens, b: batch."
 )
-_FIELDS = ("kv", "d_qk", "heads", "q_len", "lengths", "batch", "seq", "topk", "page_size")
-_WORDS = {"heads": "h {}", "q_len": "q {}", "batch": "b {}", "seq": "{:,}", "topk": "top {:,}", "page_size": "page {}"}
+_FIELDS = ("d_qk", "kv", "heads", "q_len", "lengths", "batch", "seq", "topk", "page_size")
+_WORDS = {
+    "heads": "h {}",
+    "q_len": "q {}",
+    "batch": "b {}",
+    "seq": "{:,}",
+    "d_qk": "{} columns",
+    "topk": "top {:,}",
+    "page_size": "page {}",
+}
 
 
 def draw(document: Mapping[str, Any], stem: Path) -> tuple[Path, Path]:
@@ -30,9 +38,9 @@ def draw(document: Mapping[str, Any], stem: Path) -> tuple[Path, Path]:
 
 
 def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The fields that tell some cells apart; a cell that lacks one is another cell."""
+    """The fields that tell some cells apart."""
     problems = [cell["problem"] for cell in cells]
-    return [name for name in _FIELDS if len({each.get(name) for each in problems}) > 1]
+    return [name for name in _FIELDS if len({each[name] for each in problems if name in each}) > 1]
 
 
 def _draw(cells: Sequence[Mapping[str, Any]], path: Path, theme: str) -> Path:

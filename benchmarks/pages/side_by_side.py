@@ -12,6 +12,15 @@ from benchmarks.pages.markdown import markdown
 
 STATES = ("rested", "graph", "sustained")
 _NAMES = {"rested": "after a rest", "graph": "in a graph", "sustained": "sustained"}
+_GROUPS = {
+    "kv": "KV: `{}`",
+    "d_qk": "columns: {}",
+    "heads": "heads: {}",
+    "q_len": "query tokens: {}",
+    "batch": "batch: {}",
+    "topk": "top {:,}",
+}
+"""The fields by whose values a summary groups the cells."""
 _TYPES = "_obf16_"
 """What stands in a variant's name before its schedule."""
 _NO_HEADLINE = (
@@ -88,10 +97,10 @@ def _headline(document: Mapping[str, Any], pictures: tuple[str, str] | None) -> 
 def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
     """Geometric means of all cells and of groups, how many are below 1, and the worst."""
     groups = {"all cells": list(cells)}
-    for name, words in (("heads", "heads: {}"), ("q_len", "query tokens: {}"), ("batch", "batch: {}")):
-        values = sorted({cell["problem"][name] for cell in cells})
+    for name, words in _GROUPS.items():
+        values = sorted({cell["problem"][name] for cell in cells if name in cell["problem"]})
         if len(values) > 1:
-            groups |= {words.format(value): [c for c in cells if c["problem"][name] == value] for value in values}
+            groups |= {words.format(value): [c for c in cells if c["problem"].get(name) == value] for value in values}
     rows = []
     for name, group in groups.items():
         found = {cell["title"]: each.ratio for cell in group if (each := compared(cell, "graph"))}
@@ -147,7 +156,7 @@ def _every(document: Mapping[str, Any], state: str) -> list[str]:
         mean = statistics.mean(ours) if ours else None
         rows.append({
             **({"run": cell["run"] + 1} if len(document["runs"]) > 1 else {}),
-            **{name: cell["problem"][name] for name in names},
+            **{name: cell["problem"].get(name, "-") for name in names},
             OURS: _number(mean),
             **{name: _number(next(iter(of(cell, name, state)), None)) for name in others},
             "fastest other": found.peer if found else "-",
@@ -189,7 +198,7 @@ def _pages(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     by_rest: dict[tuple[Any, ...], dict[int, float]] = {}
     for cell in cells:
         rest = tuple(value for name, value in cell["problem"].items() if name != "page_size")
-        if ours := of(cell, OURS, "graph"):
+        if (ours := of(cell, OURS, "graph")) and "page_size" in cell["problem"]:
             by_rest.setdefault(rest, {})[cell["problem"]["page_size"]] = statistics.mean(ours)
     names = [name for name in (cells[0]["problem"] if cells else ()) if name != "page_size"]
     shown = [name for name in names if name in differing(cells)]
