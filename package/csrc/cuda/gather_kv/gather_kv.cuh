@@ -115,8 +115,18 @@ __device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered(
   }
 }
 
+// How many blocks a multiprocessor has at least. With 64 registers a thread, which 16 blocks leave,
+// kernels with scales of one byte spill on Blackwell.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+template <DType kKv, int kDQk>
+inline constexpr int kMinBlocks = kCacheFormat<kKv, kDQk>.scale_type == DType::e8m0 ? 12 : 16;
+#else
+template <DType kKv, int kDQk>
+inline constexpr int kMinBlocks = 16;
+#endif
+
 template <DType kKv, DType kOut, int kDQk, bool kVectors>
-__global__ void __launch_bounds__(kRowThreads, kVectors ? 16 : 1)
+__global__ void __launch_bounds__(kRowThreads, kVectors ? kMinBlocks<kKv, kDQk> : 1)
     gather_kernel(const __grid_constant__ Arguments<kKv, kDQk> arguments) {
   constexpr int kAligned = kAlignment<kOut, kVectors>;
   constexpr Packing kPacking = kPackingOf<kOut>;
