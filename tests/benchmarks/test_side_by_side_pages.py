@@ -79,7 +79,7 @@ def test_a_ratio_is_bold_beyond_the_drift_of_our_turns() -> None:
     assert str(comparison.Comparison(100, "A", 97, drift=0.0)) == "0.97x"
 
 
-@pytest.mark.parametrize("name", ["side_by_side", "dense", "more", "ragged", "sustained"])
+@pytest.mark.parametrize("name", ["side_by_side", "dense", "more", "ragged", "sustained", "sparse", "prefill"])
 def test_the_committed_pages_are_those_of_the_data(name: str, tmp_path: Path) -> None:
     """Pages and charts are rendered from what was measured, of 96 shapes with the products of one more library."""
     page = tmp_path / "docs" / f"h200_{name}.md"
@@ -112,6 +112,23 @@ def test_what_the_readme_says_was_measured() -> None:
     sparse = comparison.ratios([cell for cell in front["cells"] if cell["op"] != "decode"], "graph")
     assert f"Sparse, in a graph: {min(sparse):.2f}x to {max(sparse):.2f}x" in readme
     assert f"{min(sparse):.2f} to {max(sparse):.2f} times as fast in four shapes" in faq
+
+
+def test_what_the_faq_says_of_sparse_attention_was_measured() -> None:
+    faq = " ".join((ROOT / "docs" / "faq.md").read_text().split())
+    decode, prefill = (json.loads(DATA.with_name(f"h200_{name}.json").read_text()) for name in ("sparse", "prefill"))
+
+    def mean(cells: list[dict[str, Any]]) -> str:
+        return f"{statistics.geometric_mean(comparison.ratios(cells, 'graph')):.2f}"
+
+    def of_format(kv: str) -> list[dict[str, Any]]:
+        return [cell for cell in decode["cells"] if cell["problem"]["kv"].strip("`") == kv]
+
+    found = comparison.ratios(decode["cells"], "graph")
+    assert f"sparse decode over fp8 has {mean(decode['cells'])} times the speed of FlashMLA in" in faq
+    assert f"{mean(of_format('fp8_ds_mla'))} with the rows of V3.2 and {mean(of_format('fp8_ds_v4'))} with V4's" in faq
+    assert f"{sum(ratio < 1 for ratio in found)} are slower, at worst {min(found):.2f} times as fast" in faq
+    assert f"Sparse prefill has {mean(prefill['cells'])} in" in faq
 
 
 def test_bars_are_on_the_side_of_the_faster(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 
 import mla_kernels as mla
 from mla_kernels.compat._arguments import require_one_dtype, shape_of
-from mla_kernels.compat._caches import WIDTHS, byte_rows, query_of, rows_of
+from mla_kernels.compat._caches import WIDTHS, kv_dtype_of, query_of, rows_of
 from mla_kernels.compat._schedule import FlashMLASchedMeta, filled_by_call, require_tensors, unscheduled
 from mla_kernels.errors import ShapeError, UnsupportedError
 
@@ -26,6 +26,8 @@ def decode(  # noqa: PLR0917 (the arguments of the adapter)
     num_splits: object,
     causal: bool,
     is_fp8_kvcache: bool,
+    kv_format: object,
+    use_legacy: bool | None,
     **options: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output and natural LSE of ``flash_mla_with_kvcache`` with indices; -inf where no index counts.
@@ -45,7 +47,7 @@ def decode(  # noqa: PLR0917 (the arguments of the adapter)
         config = replace(config, extra_page_block_size=extra_k_cache.shape[1], extra_topk=extra_topk)
         extra_indices = _below(_slots(extra_k_cache), extra_indices)
     _require_schedule(scheduled, num_splits, config, q)
-    kv_dtype = byte_rows(d_qk)[cache.shape[-1]] if is_fp8_kvcache else None
+    kv_dtype = kv_dtype_of(cache, d_qk, kv_format, use_legacy) if is_fp8_kvcache else None
     out, lse = mla.sparse_decode(
         q, cache, indices, extra_kv_cache=extra_k_cache, extra_indices=extra_indices, kv_dtype=kv_dtype, **options
     )

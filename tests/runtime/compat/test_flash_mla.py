@@ -9,7 +9,7 @@ from typing import Any
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels.compat import flash_mla
+from mla_kernels.compat import _metadata
 from mla_kernels.compat.flash_mla import FlashMLASchedMeta, flash_mla_with_kvcache, get_mla_metadata
 from mla_kernels.errors import (
     DTypeError,
@@ -50,8 +50,9 @@ def test_signatures_are_those_of_flash_mla():
 
     assert shown(flash_mla_with_kvcache) == (
         "q k_cache block_table cache_seqlens head_dim_v tile_scheduler_metadata num_splits=None softmax_scale=None "
-        "causal=False is_fp8_kvcache=False indices=None attn_sink=None extra_k_cache=None "
-        "extra_indices_in_kvcache=None topk_length=None extra_topk_length=None"
+        "causal=False is_fp8_kvcache=None indices=None attn_sink=None extra_k_cache=None "
+        "extra_indices_in_kvcache=None topk_length=None extra_topk_length=None enable_batch_invariant=False "
+        "use_legacy=None kv_format=None descale_q=None descale_k=None"
     )
     assert shown(get_mla_metadata) == (
         "cache_seqlens=None num_q_tokens_per_head_k=None num_heads_k=None num_heads_q=None is_fp8_kvcache=False "
@@ -169,7 +170,7 @@ def test_tensors_of_metadata_depend_on_the_shape_only(more):
 
 
 def test_an_arch_without_decode(monkeypatch):
-    monkeypatch.setattr(flash_mla, "arch_for", lambda *_: "sm90a")
+    monkeypatch.setattr(_metadata, "arch_for", lambda *_: "sm90a")
     with pytest.raises(mla.VariantNotFoundError, match="op=decode arch=sm90a"):
         get_mla_metadata(torch.tensor([3], dtype=torch.int32), 16, 1)
 

@@ -30,7 +30,9 @@ def test_signatures_are_those_of_flash_mla():
         each.name if each.default is each.empty else f"{each.name}={each.default}"
         for each in inspect.signature(flash_mla_sparse_fwd).parameters.values()
     ]
-    assert " ".join(shown) == "q kv indices sm_scale d_v=512 attn_sink=None topk_length=None"
+    assert " ".join(shown) == (
+        "q kv indices sm_scale d_v=512 attn_sink=None topk_length=None use_legacy=None return_log2_lse=None"
+    )
     assert flash_mla.flash_mla_sparse_prefill is flash_mla_sparse_fwd
 
 
