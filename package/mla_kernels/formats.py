@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from mla_kernels._formats import FORMATS, LATENT, ROPE, CacheFormat
 
-__all__ = ["FORMATS", "HEAD_DIM", "LATENT", "ROPE", "WIDTHS", "CacheFormat", "format_named", "formats_of_rows"]
+__all__ = [
+    "FORMATS",
+    "HEAD_DIM",
+    "LATENT",
+    "ROPE",
+    "WIDTHS",
+    "CacheFormat",
+    "format_named",
+    "formats_of_rows",
+    "page_bytes",
+]
 
 HEAD_DIM = LATENT + ROPE
 """Columns of a query and of a key, ``d_qk``; the first ``LATENT`` are the value, ``d_v``."""
@@ -41,3 +51,8 @@ def formats_of_rows(element: str, width: int) -> tuple[CacheFormat, ...]:
         Elements of a row: ``d_qk``, or the bytes of a token.
     """
     return _ROWS.get((element, width), ())
+
+
+def page_bytes(form: CacheFormat, page_size: int) -> int:
+    """The bytes of a page of ``page_size`` tokens, padded as the format asks."""
+    return -(-page_size * form.token_bytes // form.page_multiple) * form.page_multiple

@@ -95,10 +95,7 @@ def poisoned_pool(
 
 def pool(variant: Row, num_pages: int, page_size: int) -> memory.Guarded:
     """Make a poisoned cache of the variant's format in a poisoned border."""
-    form = variant.form
-    if form.page_multiple > 1:
-        return memory.guarded_pages(form, num_pages, page_size, variant.device)
-    return memory.guarded((num_pages, page_size, memory.width_of(form)), memory.dtype_of(form), variant.device)
+    return memory.guarded_pool(variant.form, num_pages, page_size, variant.device)
 
 
 def tokens(variant: Row, n: int, seed: int = 0, deviation: float = 1.0) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from mla_kernels.formats import CacheFormat, format_named
+from mla_kernels.formats import CacheFormat, format_named, page_bytes
 from torch import Tensor
 
 from .compare import assert_same_bytes
@@ -36,19 +36,26 @@ def dtype_of(form: CacheFormat) -> torch.dtype:
 
 def pages_of(form: CacheFormat, num_pages: int, page_size: int, device: str = "cpu") -> Tensor:
     """Make an uninitialised cache, its pages padded as the format asks."""
-    width, multiple = width_of(form), form.page_multiple
-    padded = -(-page_size * width // multiple) * multiple
-    pages = torch.empty((num_pages, padded), dtype=dtype_of(form), device=device)
-    return pages.as_strided((num_pages, page_size, width), (padded, width, 1))
+    width = width_of(form)
+    pages = torch.empty((num_pages, page_bytes(form, page_size)), dtype=torch.uint8, device=device)
+    rows = pages.view(dtype_of(form))
+    return rows.as_strided((num_pages, page_size, width), (rows.shape[1], width, 1))
 
 
 def guarded_pages(form: CacheFormat, num_pages: int, page_size: int, device: str = "cpu") -> Guarded:
     """Make a poisoned cache of bytes whose pages are padded as the format asks, with poison around and between."""
-    padded = -(-page_size * form.token_bytes // form.page_multiple) * form.page_multiple + form.page_multiple
+    padded = page_bytes(form, page_size) + form.page_multiple
     buffer = torch.empty((num_pages + 2, padded), dtype=torch.uint8, device=device)
     _poison(buffer)
     shape, stride = (num_pages, page_size, form.token_bytes), (padded, form.token_bytes, 1)
     return Guarded(buffer.as_strided(shape, stride, padded), buffer)
+
+
+def guarded_pool(form: CacheFormat, num_pages: int, page_size: int, device: str = "cpu", *, pad: int = 16) -> Guarded:
+    """Make a poisoned cache of a format in a poisoned border; pages of a format that pads them are always apart."""
+    if form.page_multiple > 1:
+        return guarded_pages(form, num_pages, page_size, device)
+    return guarded((num_pages, page_size, width_of(form)), dtype_of(form), device, pad=pad)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from mla_kernels.errors import StrideError, UnsupportedError
 from mla_kernels.formats import CacheFormat, format_named
 
-from tests.gpu.support.cache_rows import FORMS, GATHERS, STORES, cache, check_gather, check_store, kernel
+from tests.gpu.support.cache_rows import FORMS, GATHERS, STORES, check_gather, check_store, kernel
 from tests.gpu.support.tensors import PADS, PAGE_SIZES, padded
 from tests.support import memory
 from tests.support.caches import encode, write_rows
@@ -91,7 +91,7 @@ def test_every_code_with_every_scale(arch: str, out_dtype: str) -> None:
     for given in (page.cuda(), padded(page, 3)):
         got = kernel("gather_kv", arch, V41, out_dtype=out_dtype)(given, slots)
         assert_close("rows of V4.1", got.cpu(), want.to(got.dtype), EXACT)
-    pages = cache(V4, (2, 16), 16, "cuda").view
+    pages = memory.guarded_pool(V4, 2, 16, "cuda").view
     stored = torch.zeros(16, 584, dtype=torch.uint8)
     stored[:, :448], stored[:, 576:583] = CODES.repeat(2)[:448], CODES.view(16, 16)[:, 9:]
     write_rows(pages, torch.arange(16, 32), stored, V4)

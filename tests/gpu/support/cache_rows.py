@@ -40,13 +40,6 @@ def kernel(op: str, arch: str, form: CacheFormat, **dtypes: str) -> Any:
     return mla.lookup(op=op, arch=arch, kv_dtype=form.name, d_qk=form.d_qk, **dtypes)
 
 
-def cache(form: CacheFormat, pages: Pages, pad: int, device: str) -> memory.Guarded:
-    """A poisoned cache between guard zones."""
-    if form.page_multiple > 1:
-        return memory.guarded_pages(form, *pages, device)
-    return memory.guarded((*pages, memory.width_of(form)), memory.dtype_of(form), device, pad=pad)
-
-
 def check_store(
     arch: str, in_dtype: str, form: CacheFormat, values: Tensor, slots: Tensor, pages: Pages, *,
     pad: int = 16, powers: bool = False,
@@ -56,7 +49,7 @@ def check_store(
     parts = values.split([form.latent, form.rope], -1)
     latent, rope = parts if form.rope else (parts[0], None)
     scale = torch.tensor([SCALE]) if form.scale_place == "tensor" else None
-    got, want = (cache(form, pages, pad, device) for device in ("cuda", "cpu"))
+    got, want = (memory.guarded_pool(form, *pages, device, pad=pad) for device in ("cuda", "cpu"))
     inputs = padded(latent, pad), None if rope is None else padded(rope, pad), slots.cuda()
     given: Any = {"scale": None if scale is None else scale.cuda(), "power_of_two_scales": powers}
     with unchanged(*(each for each in inputs if each is not None)):

@@ -6,7 +6,7 @@ import torch
 
 import mla_kernels
 from mla_kernels.diagnostics.bench.problems import Problem
-from mla_kernels.formats import HEAD_DIM, LATENT, format_named
+from mla_kernels.formats import HEAD_DIM, LATENT, format_named, page_bytes
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WHOLE = 128
@@ -73,7 +73,7 @@ def stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:
     form = format_named(kv_dtype, rows.shape[1])
     if kv_dtype in DTYPES:
         return rows.view(-1, page_size, form.d_qk)
-    page = -(-page_size * form.token_bytes // form.page_multiple) * form.page_multiple
+    page = page_bytes(form, page_size)
     pages = torch.empty((len(rows) // page_size, page), dtype=torch.uint8, device=rows.device)
     cache = pages.as_strided((len(pages), page_size, form.token_bytes), (page, form.token_bytes, 1))
     scale = torch.ones(1, device=rows.device) if kv_dtype == "e4m3" else None
