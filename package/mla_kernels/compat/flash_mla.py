@@ -133,6 +133,8 @@ def flash_mla_with_kvcache(  # noqa: PLR0917 (the signature is theirs)
     use_legacy = _optional_flag("use_legacy", use_legacy)
     is_invariant = flag("enable_batch_invariant", enable_batch_invariant)
     _require_absent({"descale_q": descale_q, "descale_k": descale_k}, "q is not e4m3 here: pass it as bf16")
+    if not is_fp8_kvcache:
+        _require_absent({"kv_format": kv_format}, "the cache is not fp8")
     scale = query_of(q)[3] ** -0.5 if softmax_scale is None else softmax_scale
     sparse = {
         "attn_sink": attn_sink,

@@ -21,7 +21,10 @@ import pytest
 from ci.build.stage import FOLDER
 
 ROOT = Path(__file__).parents[3]
-UNITS = {"gather_kv", "merge_states_reduction", "merge_states_rows", "registry", "store_kv"}
+UNITS = {
+    "gather_kv", "gather_kv_d512", "merge_states_reduction", "merge_states_rows", "registry", "store_kv",
+    "store_kv_d512",
+}  # fmt: skip
 
 
 def run(folder: Path, *command: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
