@@ -85,21 +85,22 @@ class Format:
     @property
     def scale_offset(self) -> int:
         """The distance from the start of a row to its scales; 0 where they do not lie in the row."""
-        return self.latent.bytes if self._scales_in_row else 0
+        return {"row": self.latent.bytes, "row_end": self.latent.bytes + self.rope.bytes}.get(self._place, 0)
 
     @property
     def rope_offset(self) -> int:
         """The distance from the start of a row to its rope part."""
-        return self.latent.bytes + self._scales_in_row * self.scale_bytes
+        return self.latent.bytes + (self.scale_bytes if self._place == "row" else 0)
 
     @property
     def row_bytes(self) -> int:
         """A row, without scales that lie elsewhere."""
-        return self.rope_offset + self.rope.bytes
+        in_row = self._place in {"row", "row_end"}
+        return self.latent.bytes + self.rope.bytes + in_row * self.scale_bytes
 
     @property
-    def _scales_in_row(self) -> bool:
-        return self.scales is not None and self.scales.place == "row"
+    def _place(self) -> str:
+        return "none" if self.scales is None else self.scales.place
 
 
 @dataclass(frozen=True, slots=True)

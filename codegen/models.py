@@ -35,6 +35,8 @@ class Model:
         Tokens that a query attends to; 0 where it attends to all.
     sink : bool
         Whether the softmax has a learned logit without a value.
+    extra_format : str
+        How engines store its second cache, where that is another format than the first one's; otherwise empty.
     also : tuple[str, ...]
         Other models with the same attention.
     unserved : tuple[tuple[str, str], ...]
@@ -50,6 +52,7 @@ class Model:
     source: str
     topk: int = 0
     sink: bool = False
+    extra_format: str = ""
     also: tuple[str, ...] = ()
     unserved: tuple[tuple[str, str], ...] = ()
 
@@ -85,7 +88,7 @@ def _model(row: Mapping[str, Any]) -> Model:
 
 def problems(models: Models, formats: Iterable[str]) -> list[str]:
     """One line for each thing that is wrong with a row; ``formats`` are the names of ``formats.toml``."""
-    known, used = {*formats, *models.unread}, {name for model in models.rows for name in model.formats}
+    known, used = {*formats, *models.unread}, {name for model in models.rows for name in _formats(model)}
     found = [
         f"{models.where('unread', name)}: {name}: no model stores its cache so"
         for name in sorted(set(models.unread) - used)
@@ -94,10 +97,14 @@ def problems(models: Models, formats: Iterable[str]) -> list[str]:
         f"{models.where('model', number)}: {model.name}: format {name}; "
         f"accepts {', '.join(sorted(known))}, or a name that [unread] explains"
         for number, model in enumerate(models.rows)
-        for name in model.formats
+        for name in _formats(model)
         if name not in known
     ]
     return found + list(_twins(models))
+
+
+def _formats(model: Model) -> tuple[str, ...]:
+    return (*model.formats, model.extra_format) if model.extra_format else model.formats
 
 
 def _twins(models: Models) -> Iterator[str]:

@@ -65,6 +65,8 @@ def complete(
     if "out_dtype" in traits and "q_dtype" in fields:
         own = str(fields["q_dtype"])
         fields = {**fields, "out_dtype": fields.get("out_dtype", matrix.traits["out_dtype"].instead.get(own, own))}
+    usual = {name: choices(values)[0] for name, values in matrix.unnamed(op).items() if name.endswith("_dtype")}
+    fields = {**usual, **fields}
     missing = [trait for trait in traits if trait.endswith("_dtype") and trait not in fields]
     if missing:
         raise MatrixError([f"{trait} is missing: {op} needs {', '.join(traits)}" for trait in missing])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen.ops.common import BYTES, FLOATS, KV_DTYPE, KV_SCALE, POOL, UNIT
+from codegen.ops.common import BYTES, EXTRA_KV_DTYPE, FLOATS, KV_DTYPE, KV_SCALE, POOL, UNIT
 from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Scalar, Tensor
 
 ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule", "d_qk", "d_v")
@@ -115,7 +115,7 @@ DECODE = Op(
 
 SPARSE_DECODE = Op(
     "sparse_decode",
-    ATTENTION,
+    (*ATTENTION, "extra_kv_dtype"),
     (
         Tensor("q", "q_dtype", *PER_QUERY, "mla", takes=FLOATS),
         Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes=CACHE),
@@ -156,7 +156,7 @@ SPARSE_DECODE = Op(
             doc=COUNTS,
         ),
         ATTN_SINK,
-        Tensor("extra_kv_cache", "kv_dtype", *EXTRA_POOL, "mla", optional=True, keyword=True, doc=SECOND),
+        Tensor("extra_kv_cache", "extra_kv_dtype", *EXTRA_POOL, "mla", optional=True, keyword=True, doc=SECOND),
         Tensor(
             "extra_indices",
             "int32",
@@ -178,8 +178,8 @@ SPARSE_DECODE = Op(
         ),
     ),
     (*SCALES, MAX_SPLITS),
-    selects=("q", "kv_cache", "indices", "out"),
-    options=(KV_DTYPE,),
+    selects=("q", "kv_cache", "indices", "extra_kv_cache", "out"),
+    options=(KV_DTYPE, EXTRA_KV_DTYPE),
     together=("extra_kv_cache", "extra_indices", "extra_topk_length"),
     summary="Attend from new tokens to selected slots of a KV cache (DeepSeek Sparse Attention).",
     doc="Scales are as in ``decode``.",

@@ -12,5 +12,9 @@ KV_DTYPE = Option(
     "The format of the cache; by default what its element type and row width say. It is needed where two formats have"
     " rows of as many bytes.",
 )
+EXTRA_KV_DTYPE = Option(
+    "extra_kv_dtype",
+    "The format of the second cache; by default what its rows say, and that of the first one where they are alike.",
+)
 UNIT = "What one unit of an e4m3 element stands for; 1 for other types."
 KV_SCALE = Scalar("kv_scale", "float", "finite", 1.0, doc=UNIT)

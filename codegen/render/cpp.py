@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from codegen import abi
-from codegen.model import Box, Matrix, Value, Variant, choices
+from codegen.model import Allow, Box, Matrix, Value, Variant, choices
 
 
 def header(variant: Variant, suffix: str) -> str:
@@ -18,9 +18,10 @@ def header(variant: Variant, suffix: str) -> str:
 def type_of(matrix: Matrix, variant: Variant) -> str:
     """The class of a variant, such as ``mla::cpu::Decode<mla::DType::bf16, ..., mla::Schedule::split>``."""
     name = "".join(word.capitalize() for word in variant.op.split("_"))
-    baked = list(variant.baked)
+    known = _known(matrix, _tables(matrix, variant.folder, variant.op))
+    baked = [(trait, value) for trait, value in variant.baked if trait in known]
     while baked and baked[-1][1] == matrix.traits[baked[-1][0]].unnamed:
-        baked.pop()  # the class has a default for it, or does not know the trait
+        baked.pop()  # the class has a default for it
     arguments = ", ".join(_value(matrix, trait, value, "mla::") for trait, value in baked)
     return f"mla::{variant.folder}::{name}" + (f"<{arguments}>" if arguments else "")
 
@@ -51,8 +52,8 @@ def allowed(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
 
 def _assertions(matrix: Matrix, folder: str, op: str) -> Iterator[dict[str, Any]]:
     """The boxes of an op, and around them what is left: sets of each trait's values, points within, and a reason."""
-    tables = [allow for allow in matrix.allows if (allow.folder, allow.op) == (folder, op)]
-    traits = _known(matrix, op, [box for allow in tables for box in allow.boxes])
+    tables = _tables(matrix, folder, op)
+    traits = _known(matrix, tables)
     boxes = {tuple(choices(box.values[trait]) for trait in traits): box for allow in tables for box in allow.boxes}
     for sets in boxes:
         named = [_set(matrix, *pair) for pair in zip(traits, sets, strict=True)]
@@ -60,10 +61,19 @@ def _assertions(matrix: Matrix, folder: str, op: str) -> Iterator[dict[str, Any]
     yield from _left_out(matrix, op, traits, list(boxes.values()), ())
 
 
-def _known(matrix: Matrix, op: str, boxes: Sequence[Box]) -> list[str]:
+def _tables(matrix: Matrix, folder: str, op: str) -> list[Allow]:
+    """The points of an op's kernels in one folder."""
+    return [allow for allow in matrix.allows if (allow.folder, allow.op) == (folder, op)]
+
+
+def _known(matrix: Matrix, tables: Sequence[Allow]) -> list[str]:
     """The traits that an op's kernels know: not those that no box has but as rows leave them out."""
-    unnamed = matrix.unnamed(op)
-    unknown = {trait for trait, value in unnamed.items() if all(box.values[trait] == value for box in boxes)}
+    op = tables[0].op
+    unknown = {
+        trait
+        for trait, value in matrix.unnamed(op).items()
+        if all(box.values[trait] == value for allow in tables for box in allow.boxes)
+    }
     return [trait for trait in abi.OP[op].traits if trait not in unknown]
 
 

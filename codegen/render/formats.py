@@ -63,16 +63,19 @@ def _parts(row: Format) -> Iterator[dict[str, str]]:
     """The parts of a token in their order: where each begins, how many bytes it has, and what it holds."""
     scales = row.scales
     assert scales is not None
-    in_page = scales.place == "page"
+    in_page, at_end = scales.place == "page", scales.place == "row_end"
     used = -(-row.latent.columns // scales.group) * (4 if scales.type == "fp32" else 1)
     padding = f", then {row.scale_bytes - used} unused" if row.scale_bytes > used else ""
     held = f"{row.latent.columns // scales.group} {scales.type} scales, each of {scales.group} columns{padding}"
     yield _part(f"{row.row_bytes} t" if in_page else "0", row.latent.bytes, f"{row.latent.columns} {row.latent.type}")
-    if not in_page:
-        yield _part(str(row.scale_offset), row.scale_bytes, held)
+    in_row = _part(str(row.scale_offset), row.scale_bytes, held)
+    if not (in_page or at_end):
+        yield in_row
     if row.rope.columns:
         start = f"{row.row_bytes} t + {row.rope_offset}" if in_page else str(row.rope_offset)
         yield _part(start, row.rope.bytes, f"{row.rope.columns} {row.rope.type}, the rope part")
+    if at_end:
+        yield in_row
     if in_page:
         yield _part(f"{row.row_bytes} P + {row.scale_bytes} t", row.scale_bytes, held)
 
@@ -92,7 +95,7 @@ def fields(row: Format) -> dict[str, str | int]:
         "latent_type": row.latent.type,
         "rope": row.rope.columns,
         "rope_type": row.rope.type,
-        "scale_place": "none" if scales is None else scales.place,
+        "scale_place": "none" if scales is None else scales.place.removesuffix("_end"),
         "scale_type": "fp32" if scales is None else scales.type,
         "scale_group": 0 if scales is None else scales.group,
         "scale_bytes": row.scale_bytes,

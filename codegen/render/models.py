@@ -33,7 +33,7 @@ def page(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:
                 "heads": model.heads,
                 "widths": f"{model.d_qk}/{model.d_v}",
                 "topk": f"{model.topk:,}{', sink' * model.sink}" if model.topk else "-",
-                "formats": ", ".join(f"`{name}`" for name in model.formats),
+                "formats": ", ".join(f"`{name}`{_beside(model)}" for name in model.formats),
                 "served": [_served(model, arch, variants) for arch in archs],
                 "source": model.source,
             }
@@ -63,14 +63,20 @@ def _served(model: Model, arch: Arch, variants: Sequence[Variant]) -> str:
     return "; ".join(f"{prefix.get(op, '')}{', '.join(names)}" for op, names in ops.items()) or "no"
 
 
+def _beside(model: Model) -> str:
+    """The format of the second cache, where that is another one."""
+    return f" + `{model.extra_format}`" if model.extra_format else ""
+
+
 def _points(model: Model, degree: int) -> Iterator[dict[str, Value]]:
     """What a rank launches, an op and a cache format each, as ``mla_kernels.models`` says it to a lookup."""
     rank: dict[str, Value] = {"out_dtype": "bf16", "d_qk": model.d_qk, "d_v": model.d_v}
     rank["num_heads"] = model.heads // degree
     if model.topk:
         rank["topk"] = model.topk
+    extra: dict[str, Value] = {"extra_kv_dtype": model.extra_format} if model.extra_format else {}
     op = "sparse_decode" if model.topk else "decode"
-    yield from ({"op": op, "kv_dtype": name, **rank} for name in model.formats)
+    yield from ({"op": op, "kv_dtype": name, **extra, **rank} for name in model.formats)
     if model.topk:
         yield {"op": "sparse_prefill", "kv_dtype": "bf16", **rank}
 

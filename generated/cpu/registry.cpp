@@ -33,12 +33,15 @@ extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla:
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp8_ds_mla, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
+extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::nvfp4_ds_mla, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::e4m3, mla::DType::fp16, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::fp8_ds_mla, mla::DType::fp16, mla::Load::direct, mla::Schedule::split>;
+extern template struct mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::nvfp4_ds_mla, mla::DType::fp16, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>;
+extern template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::nvfp4_ds_mla, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp8_ds_mla, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512>;
@@ -66,6 +69,9 @@ extern template struct mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::fp16
 extern template struct mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::e4m3, mla::DType::fp16, mla::Load::direct, mla::Schedule::split, 320, 256>;
 extern template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 320, 256>;
 extern template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 320, 256>;
+extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp8_ds_v41, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ExtraKv::fp4_ds_v41>;
+extern template struct mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::fp8_ds_v41, mla::DType::fp16, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ExtraKv::fp4_ds_v41>;
+extern template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ExtraKv::fp4_ds_v41>;
 extern template struct mla::cpu::SparsePrefill<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::rows>;
 extern template struct mla::cpu::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::direct, mla::Schedule::rows>;
 extern template struct mla::cpu::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::rows>;
@@ -83,12 +89,15 @@ extern template struct mla::cpu::MergeStates<mla::DType::bf16, mla::DType::bf16,
 extern template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp32>;
 extern template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::e4m3>;
 extern template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp8_ds_mla>;
+extern template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::nvfp4_ds_mla>;
 extern template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::e4m3>;
 extern template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla>;
+extern template struct mla::cpu::StoreKv<mla::DType::fp16, mla::DType::nvfp4_ds_mla>;
 extern template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::bf16>;
 extern template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::e4m3>;
 extern template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla>;
+extern template struct mla::cpu::StoreKv<mla::DType::bf16, mla::DType::nvfp4_ds_mla>;
 extern template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp32, 512>;
 extern template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::e4m3, 512>;
 extern template struct mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp8_ds_mla, 512>;
@@ -119,6 +128,9 @@ extern template struct mla::cpu::GatherKv<mla::DType::e4m3, mla::DType::bf16>;
 extern template struct mla::cpu::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp32>;
 extern template struct mla::cpu::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp16>;
 extern template struct mla::cpu::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16>;
+extern template struct mla::cpu::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::fp32>;
+extern template struct mla::cpu::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::fp16>;
+extern template struct mla::cpu::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::bf16>;
 extern template struct mla::cpu::GatherKv<mla::DType::fp32, mla::DType::fp32>;
 extern template struct mla::cpu::GatherKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cpu::GatherKv<mla::DType::bf16, mla::DType::bf16>;
@@ -202,18 +214,24 @@ const Operation kOperations[] = {
         "cpu_sparse_decode_qfp32_kve4m3_ofp32_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp8_ds_mla, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>>(
         "cpu_sparse_decode_qfp32_kvfp8_ds_mla_ofp32_direct_split", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::nvfp4_ds_mla, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>>(
+        "cpu_sparse_decode_qfp32_kvnvfp4_ds_mla_ofp32_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::direct, mla::Schedule::split>>(
         "cpu_sparse_decode_qfp16_kvfp16_ofp16_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::e4m3, mla::DType::fp16, mla::Load::direct, mla::Schedule::split>>(
         "cpu_sparse_decode_qfp16_kve4m3_ofp16_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::fp8_ds_mla, mla::DType::fp16, mla::Load::direct, mla::Schedule::split>>(
         "cpu_sparse_decode_qfp16_kvfp8_ds_mla_ofp16_direct_split", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::nvfp4_ds_mla, mla::DType::fp16, mla::Load::direct, mla::Schedule::split>>(
+        "cpu_sparse_decode_qfp16_kvnvfp4_ds_mla_ofp16_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>>(
         "cpu_sparse_decode_qbf16_kvbf16_obf16_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>>(
         "cpu_sparse_decode_qbf16_kve4m3_obf16_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>>(
         "cpu_sparse_decode_qbf16_kvfp8_ds_mla_obf16_direct_split", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::nvfp4_ds_mla, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>>(
+        "cpu_sparse_decode_qbf16_kvnvfp4_ds_mla_obf16_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512>>(
         "cpu_sparse_decode_qfp32_kvfp32_ofp32_direct_split_d512", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512>>(
@@ -268,6 +286,12 @@ const Operation kOperations[] = {
         "cpu_sparse_decode_qbf16_kvbf16_obf16_direct_split_d320_v256", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 320, 256>>(
         "cpu_sparse_decode_qbf16_kve4m3_obf16_direct_split_d320_v256", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp8_ds_v41, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ExtraKv::fp4_ds_v41>>(
+        "cpu_sparse_decode_qfp32_kvfp8_ds_v41_ofp32_direct_split_d512_extrafp4_ds_v41", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::cpu::SparseDecode<mla::DType::fp16, mla::DType::fp8_ds_v41, mla::DType::fp16, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ExtraKv::fp4_ds_v41>>(
+        "cpu_sparse_decode_qfp16_kvfp8_ds_v41_ofp16_direct_split_d512_extrafp4_ds_v41", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ExtraKv::fp4_ds_v41>>(
+        "cpu_sparse_decode_qbf16_kvfp8_ds_v41_obf16_direct_split_d512_extrafp4_ds_v41", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparsePrefill<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::rows>>(
         "cpu_sparse_prefill_qfp32_kvfp32_ofp32_direct_rows", MLA_OP_SPARSE_PREFILL),
     mla::operation<mla::cpu::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::direct, mla::Schedule::rows>>(
@@ -302,18 +326,24 @@ const Operation kOperations[] = {
         "cpu_store_kv_ifp32_kve4m3", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp8_ds_mla>>(
         "cpu_store_kv_ifp32_kvfp8_ds_mla", MLA_OP_STORE_KV),
+    mla::operation<mla::cpu::StoreKv<mla::DType::fp32, mla::DType::nvfp4_ds_mla>>(
+        "cpu_store_kv_ifp32_kvnvfp4_ds_mla", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp16>>(
         "cpu_store_kv_ifp16_kvfp16", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::fp16, mla::DType::e4m3>>(
         "cpu_store_kv_ifp16_kve4m3", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla>>(
         "cpu_store_kv_ifp16_kvfp8_ds_mla", MLA_OP_STORE_KV),
+    mla::operation<mla::cpu::StoreKv<mla::DType::fp16, mla::DType::nvfp4_ds_mla>>(
+        "cpu_store_kv_ifp16_kvnvfp4_ds_mla", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::bf16, mla::DType::bf16>>(
         "cpu_store_kv_ibf16_kvbf16", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::bf16, mla::DType::e4m3>>(
         "cpu_store_kv_ibf16_kve4m3", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla>>(
         "cpu_store_kv_ibf16_kvfp8_ds_mla", MLA_OP_STORE_KV),
+    mla::operation<mla::cpu::StoreKv<mla::DType::bf16, mla::DType::nvfp4_ds_mla>>(
+        "cpu_store_kv_ibf16_kvnvfp4_ds_mla", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::fp32, mla::DType::fp32, 512>>(
         "cpu_store_kv_ifp32_kvfp32_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cpu::StoreKv<mla::DType::fp32, mla::DType::e4m3, 512>>(
@@ -374,6 +404,12 @@ const Operation kOperations[] = {
         "cpu_gather_kv_kvfp8_ds_mla_ofp16", MLA_OP_GATHER_KV),
     mla::operation<mla::cpu::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16>>(
         "cpu_gather_kv_kvfp8_ds_mla_obf16", MLA_OP_GATHER_KV),
+    mla::operation<mla::cpu::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::fp32>>(
+        "cpu_gather_kv_kvnvfp4_ds_mla_ofp32", MLA_OP_GATHER_KV),
+    mla::operation<mla::cpu::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::fp16>>(
+        "cpu_gather_kv_kvnvfp4_ds_mla_ofp16", MLA_OP_GATHER_KV),
+    mla::operation<mla::cpu::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::bf16>>(
+        "cpu_gather_kv_kvnvfp4_ds_mla_obf16", MLA_OP_GATHER_KV),
     mla::operation<mla::cpu::GatherKv<mla::DType::fp32, mla::DType::fp32>>(
         "cpu_gather_kv_kvfp32_ofp32", MLA_OP_GATHER_KV),
     mla::operation<mla::cpu::GatherKv<mla::DType::fp16, mla::DType::fp16>>(
@@ -441,7 +477,7 @@ const Operation kOperations[] = {
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 141;
+  *count = 153;
   return kOperations;
 }
 

@@ -20,12 +20,15 @@ set(MLA_PAYLOAD_UNITS
   cpu/sparse_decode_qbf16_direct_split.cpp
   cpu/sparse_decode_qbf16_direct_split_d320_v256.cpp
   cpu/sparse_decode_qbf16_direct_split_d512.cpp
+  cpu/sparse_decode_qbf16_direct_split_d512_extrafp4_ds_v41.cpp
   cpu/sparse_decode_qfp16_direct_split.cpp
   cpu/sparse_decode_qfp16_direct_split_d320_v256.cpp
   cpu/sparse_decode_qfp16_direct_split_d512.cpp
+  cpu/sparse_decode_qfp16_direct_split_d512_extrafp4_ds_v41.cpp
   cpu/sparse_decode_qfp32_direct_split.cpp
   cpu/sparse_decode_qfp32_direct_split_d320_v256.cpp
   cpu/sparse_decode_qfp32_direct_split_d512.cpp
+  cpu/sparse_decode_qfp32_direct_split_d512_extrafp4_ds_v41.cpp
   cpu/sparse_prefill_qbf16_direct_rows.cpp
   cpu/sparse_prefill_qbf16_direct_rows_d320_v256.cpp
   cpu/sparse_prefill_qbf16_direct_rows_d512.cpp

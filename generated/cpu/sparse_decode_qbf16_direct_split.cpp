@@ -4,3 +4,4 @@
 template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>;
 template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>;
 template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>;
+template struct mla::cpu::SparseDecode<mla::DType::bf16, mla::DType::nvfp4_ds_mla, mla::DType::bf16, mla::Load::direct, mla::Schedule::split>;

@@ -4,3 +4,4 @@
 template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
 template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
 template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp8_ds_mla, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
+template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::nvfp4_ds_mla, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;

@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "144fb366e71cb4e8"
+ABI_HASH: Final = "ee9d167199fedf5c"
 VERSION: Final[str]
 """The version of the core that the launcher is part of."""
 OPS: Final[dict[str, tuple[str, ...]]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "144fb366e71cb4e8"
+ABI_HASH = "ee9d167199fedf5c"
 STATUSES = (
     "ok",
     "dtype",
@@ -28,6 +28,7 @@ FIELDS = (
     "schedule",
     "d_qk",
     "d_v",
+    "extra_kv_dtype",
     "kv_layout",
     "page_size",
     "num_heads",
@@ -45,6 +46,7 @@ DTYPES = (
     "fp8_ds_v41",
     "fp4_ds_v41",
     "mxfp4_ds_v4",
+    "nvfp4_ds_mla",
     "e8m0",
     "e2m1",
 )
@@ -97,6 +99,7 @@ KvDType = Literal[
     "fp8_ds_v41",
     "fp4_ds_v41",
     "mxfp4_ds_v4",
+    "nvfp4_ds_mla",
 ]
 
 OutDType = Literal[
@@ -126,4 +129,9 @@ Schedule = Literal[
     "reduction",
     "rows_m64",
     "swap_ab",
+]
+
+ExtraKvDType = Literal[
+    "same",
+    "fp4_ds_v41",
 ]

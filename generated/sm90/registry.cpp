@@ -17,25 +17,32 @@ extern template struct mla::cuda::MergeStates<mla::DType::bf16, mla::DType::bf16
 extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::e4m3>;
 extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::nvfp4_ds_mla>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::nvfp4_ds_mla>;
 extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp16, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::e4m3, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v4, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v41, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp4_ds_v41, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v4, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v41, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp4_ds_v41, 512>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::bf16>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp32>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16>;
+extern template struct mla::cuda::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::fp32>;
+extern template struct mla::cuda::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::fp16>;
+extern template struct mla::cuda::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::bf16>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32, 512>;
@@ -50,6 +57,12 @@ extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v4, mla::DType::bf
 extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::fp32, 512>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::fp16, 512>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::bf16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp4_ds_v41, mla::DType::fp32, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp4_ds_v41, mla::DType::fp16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp4_ds_v41, mla::DType::bf16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::mxfp4_ds_v4, mla::DType::fp32, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::mxfp4_ds_v4, mla::DType::fp16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::mxfp4_ds_v4, mla::DType::bf16, 512>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16, 512>;
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 512>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64>;
@@ -63,11 +76,15 @@ extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla
 extern template struct mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
+extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::nvfp4_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp4_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::mxfp4_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512, mla::ExtraKv::fp4_ds_v41>;
 extern template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
@@ -93,12 +110,16 @@ const Operation kOperations[] = {
         "sm90a_store_kv_ifp16_kve4m3", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_mla>>(
         "sm90a_store_kv_ifp16_kvfp8_ds_mla", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::nvfp4_ds_mla>>(
+        "sm90a_store_kv_ifp16_kvnvfp4_ds_mla", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16>>(
         "sm90a_store_kv_ibf16_kvbf16", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3>>(
         "sm90a_store_kv_ibf16_kve4m3", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_mla>>(
         "sm90a_store_kv_ibf16_kvfp8_ds_mla", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::nvfp4_ds_mla>>(
+        "sm90a_store_kv_ibf16_kvnvfp4_ds_mla", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp16, 512>>(
         "sm90a_store_kv_ifp16_kvfp16_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::e4m3, 512>>(
@@ -109,6 +130,8 @@ const Operation kOperations[] = {
         "sm90a_store_kv_ifp16_kvfp8_ds_v4_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp8_ds_v41, 512>>(
         "sm90a_store_kv_ifp16_kvfp8_ds_v41_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp4_ds_v41, 512>>(
+        "sm90a_store_kv_ifp16_kvfp4_ds_v41_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16, 512>>(
         "sm90a_store_kv_ibf16_kvbf16_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3, 512>>(
@@ -119,6 +142,8 @@ const Operation kOperations[] = {
         "sm90a_store_kv_ibf16_kvfp8_ds_v4_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v41, 512>>(
         "sm90a_store_kv_ibf16_kvfp8_ds_v41_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp4_ds_v41, 512>>(
+        "sm90a_store_kv_ibf16_kvfp4_ds_v41_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32>>(
         "sm90a_gather_kv_kve4m3_ofp32", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16>>(
@@ -131,6 +156,12 @@ const Operation kOperations[] = {
         "sm90a_gather_kv_kvfp8_ds_mla_ofp16", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_mla, mla::DType::bf16>>(
         "sm90a_gather_kv_kvfp8_ds_mla_obf16", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::fp32>>(
+        "sm90a_gather_kv_kvnvfp4_ds_mla_ofp32", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::fp16>>(
+        "sm90a_gather_kv_kvnvfp4_ds_mla_ofp16", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::nvfp4_ds_mla, mla::DType::bf16>>(
+        "sm90a_gather_kv_kvnvfp4_ds_mla_obf16", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16>>(
         "sm90a_gather_kv_kvfp16_ofp16", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16>>(
@@ -159,6 +190,18 @@ const Operation kOperations[] = {
         "sm90a_gather_kv_kvfp8_ds_v41_ofp16_d512", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::fp8_ds_v41, mla::DType::bf16, 512>>(
         "sm90a_gather_kv_kvfp8_ds_v41_obf16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp4_ds_v41, mla::DType::fp32, 512>>(
+        "sm90a_gather_kv_kvfp4_ds_v41_ofp32_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp4_ds_v41, mla::DType::fp16, 512>>(
+        "sm90a_gather_kv_kvfp4_ds_v41_ofp16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp4_ds_v41, mla::DType::bf16, 512>>(
+        "sm90a_gather_kv_kvfp4_ds_v41_obf16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::mxfp4_ds_v4, mla::DType::fp32, 512>>(
+        "sm90a_gather_kv_kvmxfp4_ds_v4_ofp32_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::mxfp4_ds_v4, mla::DType::fp16, 512>>(
+        "sm90a_gather_kv_kvmxfp4_ds_v4_ofp16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::mxfp4_ds_v4, mla::DType::bf16, 512>>(
+        "sm90a_gather_kv_kvmxfp4_ds_v4_obf16_d512", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16, 512>>(
         "sm90a_gather_kv_kvfp16_ofp16_d512", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 512>>(
@@ -187,6 +230,8 @@ const Operation kOperations[] = {
         "sm90a_sparse_decode_qbf16_kvbf16_obf16_gather_rows_m64", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>>(
         "sm90a_sparse_decode_qbf16_kvfp8_ds_mla_obf16_gather_rows_m64", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::nvfp4_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>>(
+        "sm90a_sparse_decode_qbf16_kvnvfp4_ds_mla_obf16_gather_rows_m64", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64, 512>>(
         "sm90a_sparse_decode_qfp16_kvfp16_ofp16_gather_rows_m64_d512", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>>(
@@ -197,6 +242,12 @@ const Operation kOperations[] = {
         "sm90a_sparse_decode_qbf16_kvfp8_ds_v4_obf16_gather_rows_m64_d512", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>>(
         "sm90a_sparse_decode_qbf16_kvfp8_ds_v41_obf16_gather_rows_m64_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp4_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>>(
+        "sm90a_sparse_decode_qbf16_kvfp4_ds_v41_obf16_gather_rows_m64_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::mxfp4_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>>(
+        "sm90a_sparse_decode_qbf16_kvmxfp4_ds_v4_obf16_gather_rows_m64_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512, mla::ExtraKv::fp4_ds_v41>>(
+        "sm90a_sparse_decode_qbf16_kvfp8_ds_v41_obf16_gather_rows_m64_d512_extrafp4_ds_v41", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>>(
         "sm90a_sparse_prefill_qfp16_kvfp16_ofp16_gather_rows_m64", MLA_OP_SPARSE_PREFILL),
     mla::operation<mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>>(
@@ -210,7 +261,7 @@ const Operation kOperations[] = {
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 64;
+  *count = 81;
   return kOperations;
 }
 

@@ -34,6 +34,8 @@ class Model:
         Tokens that a query attends to; 0 where it attends to all of them.
     sink : bool
         Whether the softmax has a learned logit per head without a value (``attn_sink``).
+    extra_format : str
+        How engines store its second cache, where that is another format than the first one's; otherwise empty.
     also : tuple[str, ...]
         Other models with the same attention.
     unserved : tuple[tuple[str, str], ...]
@@ -49,6 +51,7 @@ class Model:
     source: str
     topk: int
     sink: bool
+    extra_format: str
     also: tuple[str, ...]
     unserved: tuple[tuple[str, str], ...]
 
@@ -90,7 +93,8 @@ class Model:
         if not self.topk:
             return tuple({"op": "decode", "kv_dtype": name, **rank} for name in self.formats)
         rank["topk"] = self.topk
-        decodes = ({"op": "sparse_decode", "kv_dtype": name, **rank} for name in self.formats)
+        extra: dict[str, Value] = {"extra_kv_dtype": self.extra_format} if self.extra_format else {}
+        decodes = ({"op": "sparse_decode", "kv_dtype": name, **extra, **rank} for name in self.formats)
         return (*decodes, {"op": "sparse_prefill", "kv_dtype": "bf16", **rank})
 
     def served(self, *, arch: str | None = None, tensor_parallel: int = 1) -> tuple[dict[str, Value], ...]:

@@ -92,6 +92,7 @@ def sparse_decode(
     out_scale: float = 1.0,
     return_max_logits: bool = False,
     kv_dtype: str | None = None,
+    extra_kv_dtype: str | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, ...]:
     """Attention of each token over the rows that its indices select, twice over one selected twice; see :func:`decode`.
@@ -108,12 +109,10 @@ def sparse_decode(
     extra_kv_cache : [extra_num_pages, extra_page_size, 576], attended together with the first cache
     extra_indices : int32 [batch, q_len, extra_topk], global slots of the second cache
     extra_topk_length : int32 [batch, q_len], how many leading ones of them count
-    q_scale : float
-    kv_scale : float
-    out_scale : float
+    q_scale, kv_scale, out_scale : float
     return_max_logits : bool
-    kv_dtype : str, optional
-        The format of the caches, where two have rows of as many bytes.
+    kv_dtype, extra_kv_dtype : str, optional
+        The formats of the two caches, where others have rows of as many bytes; the second is by default as the first.
     dtype : torch.dtype
 
     Returns
@@ -132,7 +131,7 @@ def sparse_decode(
             keys = read_rows(kv_cache, _selected(indices, topk_length, (b, s)), kv_scale, dtype, kv_dtype)
             if extra_kv_cache is not None and extra_indices is not None:
                 slots = _selected(extra_indices, extra_topk_length, (b, s))
-                keys = torch.cat([keys, read_rows(extra_kv_cache, slots, kv_scale, dtype, kv_dtype)])
+                keys = torch.cat([keys, read_rows(extra_kv_cache, slots, kv_scale, dtype, extra_kv_dtype or kv_dtype)])
             token = _attend(queries[b, s], keys, d_v, softmax_scale, attn_sink)
             out[b, s], max_logits[b, :, s], lse[b, :, s] = token
     return (out * out_scale, lse, max_logits) if return_max_logits else (out * out_scale, lse)

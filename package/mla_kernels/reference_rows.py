@@ -67,7 +67,7 @@ def read_rows(
         return rows * kv_scale if form.scale_place == "tensor" else rows
     row, scales = (pool[index] for pool, index in _places(kv_cache.view(torch.uint8), slots, form))
     latent = decoded(row[:, : form.scale_offset or form.rope_offset], form.latent_type).to(dtype)[:, : form.latent]
-    rope = decoded(row[:, form.rope_offset :], form.rope_type).to(dtype)
+    rope = decoded(row[:, form.rope_offset : form.rope_offset + rope_bytes(form)], form.rope_type).to(dtype)
     factors = decoded(scales, form.scale_type).to(dtype)[:, : form.latent // form.scale_group]
     return torch.cat([latent * factors.repeat_interleave(form.scale_group, -1), rope], -1)
 
@@ -99,6 +99,11 @@ def write_rows(
     row_place[0][row_place[1]] = row
     if form.scale_place == "page":
         scale_place[0][scale_place[1]] = scales
+
+
+def rope_bytes(form: CacheFormat) -> int:
+    """The bytes of the rope part of a token."""
+    return form.rope * _TYPES[form.rope_type].itemsize if form.rope else 0
 
 
 def quantised(latent: Tensor, form: CacheFormat, *, power_of_two_scales: bool = False) -> tuple[Tensor, Tensor]:

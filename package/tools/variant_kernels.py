@@ -24,6 +24,9 @@ SERVES = {"sparse_decode": ("sparse_decode", "sparse_prefill")}
 REDUCTION = "sm100"
 """Kernels around CUTLASS's reduction lie in this folder; ``merge_states`` has others of the same traits."""
 
+_DTYPES = ("q_dtype", "in_dtype", "kv_dtype", "out_dtype")
+"""The traits that a kernel has as element types, in the order of its template arguments."""
+
 OURS = re.compile(r"mla::(?P<folder>\w+)::(?P<place>\w+)::\w+(?:<(?P<arguments>.*)>)?\(")
 PARAMS = re.compile(r"mla::\w+::(\w+)::Params\b")
 CUTLASS_MLA = re.compile(
@@ -119,9 +122,10 @@ class VariantKernels:
         if op == "merge_states" and (ours["folder"] == REDUCTION) != (baked["schedule"] == "reduction"):
             return False
         return (
-            self._enumerators("DType", arguments) == [baked[trait] for trait in baked if trait.endswith("_dtype")]
+            self._enumerators("DType", arguments) == [baked[trait] for trait in _DTYPES if trait in baked]
             and self._enumerators("Load", arguments) in ([], [baked.get("load")])
             and self._enumerators("Schedule", arguments) in ([], [baked.get("schedule")])
+            and self._enumerators("ExtraKv", arguments) in ([], [baked.get("extra_kv_dtype", "same")])
             and _widths(arguments) in ([], [baked.get("d_qk")])
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.registry import Registry
-from mla_kernels.resolve.config import with_widths
+from mla_kernels.resolve.config import with_defaults
 
 from codegen import formats
 from codegen.edit.add import add
@@ -166,10 +166,10 @@ def test_a_search_without_widths_finds_the_default_ones_only(narrow):
     index = Index([variant for variant in registry.variants if variant.op == "decode"])
     config = {"arch": "cpu", "q_dtype": "bf16", "kv_dtype": "bf16", "out_dtype": "bf16"}
     usual, narrowed = "cpu_decode_qbf16_kvbf16_obf16_direct_split", {"d_qk": 288, "d_v": 256}
-    assert [variant.name for variant in index.matching(with_widths(config, index.fields))] == [usual]
-    found = index.matching(with_widths(config | narrowed, index.fields))
+    assert [variant.name for variant in index.matching(with_defaults(config, index.fields))] == [usual]
+    found = index.matching(with_defaults(config | narrowed, index.fields))
     assert [variant.name for variant in found] == [f"{usual}_d288_v256"]
-    assert index.matching(with_widths(config | {"d_qk": 288}, index.fields)) == ()
+    assert index.matching(with_defaults(config | {"d_qk": 288}, index.fields)) == ()
 
 
 def test_a_row_of_a_format_is_added_and_removed_by_its_widths(extended):
@@ -230,20 +230,20 @@ def test_each_mistake_in_a_row_is_said(before, after, said):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("token_bytes = 656\n", "", "formats.toml:42: format: field 'token_bytes' is missing"),
+        ("token_bytes = 656\n", "", "formats.toml:43: format: field 'token_bytes' is missing"),
         (
             "token_bytes = 656",
             "token_bytes = 656\npadding = 1",
-            "formats.toml:48: format: field: got 'padding'",
+            "formats.toml:49: format: field: got 'padding'",
         ),
-        ("columns = 512", "column = 512", "formats.toml:18: format.latent: field 'columns' is missing"),
+        ("columns = 512", "column = 512", "formats.toml:19: format.latent: field 'columns' is missing"),
         (
             'type = "fp32", group = 128',
             'type = "fp64", group = 128',
             "format.scales.type: got 'fp64'; accepts",
         ),
-        ('place = "row"', 'place = "column"', "format.scales.place: got 'column'; accepts tensor, row, page"),
-        ("group = 128, ", "", "formats.toml:45: format.scales: field 'group' is missing"),
+        ('place = "row"', 'place = "column"', "format.scales.place: got 'column'; accepts tensor, row, row_end, page"),
+        ("group = 128, ", "", "formats.toml:46: format.scales: field 'group' is missing"),
         ('place = "tensor"', 'place = "tensor", group = 8', "format.scales.group: got 8; accepts nothing"),
         ("token_bytes = 656", "token_bytes = 656\npage_multiple = 0", "got 0; accepts an integer from 1"),
     ],

@@ -63,7 +63,7 @@ def test_a_name_is_a_name(real, name):
         ("domains.toml", 'e4m3 = "bf16"', "e4m3 = {}"),
         ("domains.toml", "[field.topk]", "[field.{}]"),
         ("sm90.toml", 'schedule = "rows_m64"', "schedule = {}"),
-        ("models.toml", "nvfp4_ds_mla =", "{} ="),
+        ("models.toml", "nvfp4_ds_v4 =", "{} ="),
     ],
 )
 def test_every_name_is_looked_at(real, file, before, after, name):
@@ -89,7 +89,7 @@ def test_a_text_is_one_line_without_markup(real, text):
         ("models.toml", 'name = "DeepSeek-V2"', "name = {}"),
         ("models.toml", '"DeepSeek-V2.5"', "{}"),
         ("models.toml", 'source = "arXiv 2405.04434"', "source = {}"),
-        ("models.toml", "nvfp4_ds_mla =", "nvfp4_ds_mla = {} #"),
+        ("models.toml", "nvfp4_ds_v4 =", "nvfp4_ds_v4 = {} #"),
     ],
 )
 def test_every_text_is_looked_at(real, file, before, after, text):

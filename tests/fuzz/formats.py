@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.elements import LARGEST, Noise, decoded, nearest
+from tests.fuzz.elements import LARGEST, STORED, Noise, decoded, nearest
 
 ELEMENT_BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "e4m3": 8, "e8m0": 8, "e2m1": 4}
 LEAST_POWER = 1e-4
@@ -25,17 +25,20 @@ class Packed:
     latent, rope, d_v : int
         Columns; a key has ``latent + rope``, of which the value is the first ``d_v``.
     element : str
-        The type of the latent; the rope part has it too, or is bf16 in a format of bytes.
+        The type of the latent; the rope part has it too in a format that is not of bytes.
     scale : str
         The type of the scales that the cache holds; empty where it holds none.
     group : int
         Columns that share a scale.
     padding : int
         Unused bytes behind the scales of a token.
-    behind_page : bool
-        Whether scales lie behind the rows of their page rather than behind the latent of their row.
+    behind_page, behind_rope : bool
+        Whether scales lie behind the rows of their page, or behind the rope part of their row, rather than behind its
+        latent.
     page_multiple : int
         What the bytes of a page are a multiple of.
+    rope_element : str
+        The type of the rope part in a format of bytes; it has no scale.
     """
 
     latent: int
@@ -47,6 +50,8 @@ class Packed:
     padding: int = 0
     behind_page: bool = False
     page_multiple: int = 1
+    behind_rope: bool = False
+    rope_element: str = "bf16"
 
     @property
     def d_qk(self) -> int:
@@ -69,9 +74,20 @@ class Packed:
         return self.latent // self.group * ELEMENT_BITS[self.scale] // 8 + self.padding if self.scale else 0
 
     @property
+    def rope_bytes(self) -> int:
+        """The bytes of a rope part in a format of bytes."""
+        return self.rope * ELEMENT_BITS[self.rope_element] // 8
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """The parts of a token as they follow one another."""
+        last = self.behind_page or self.behind_rope
+        return ("codes", "rope", "scales") if last else ("codes", "scales", "rope")
+
+    @property
     def width(self) -> int:
         """The elements of a row of the cache, which are bytes where it holds scales."""
-        return self.code_bytes + self.scale_bytes + 2 * self.rope if self.scale else self.d_qk
+        return self.code_bytes + self.scale_bytes + self.rope_bytes if self.scale else self.d_qk
 
     @property
     def page_row(self) -> int:
@@ -80,15 +96,14 @@ class Packed:
 
     def parts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes, scales and rope part of tokens [n, width] of bytes, each as it is stored."""
-        places = {"codes": self.code_bytes, "scales": self.scale_bytes, "rope": 2 * self.rope}
-        order = ("codes", "rope", "scales") if self.behind_page else tuple(places)
+        places = {"codes": self.code_bytes, "scales": self.scale_bytes, "rope": self.rope_bytes}
         found, first = {}, 0
-        for name in order:
+        for name in self.order:
             found[name] = np.ascontiguousarray(rows[:, first : first + places[name]])
             first += places[name]
         scales = np.ascontiguousarray(found["scales"][:, : self.scale_bytes - self.padding])
         typed = scales.view(np.float32) if self.scale == "fp32" else scales
-        return found["codes"], typed, found["rope"].view(np.uint16)
+        return found["codes"], typed, found["rope"].view(STORED[self.rope_element])
 
 
 PLAIN = {(d_qk, d_v): Packed(latent, d_qk - latent, d_v, "") for d_qk, latent, d_v in (
@@ -102,6 +117,7 @@ BYTES = {
     ("fp8_ds_v4", 512): Packed(448, 64, 512, "e4m3", "e8m0", 64, padding=1, behind_page=True, page_multiple=576),
     ("fp4_ds_v41", 512): Packed(512, 0, 512, "e2m1", "e4m3", 16),
     ("mxfp4_ds_v4", 512): Packed(448, 64, 512, "e2m1", "e8m0", 32, padding=2),
+    ("nvfp4_ds_mla", 576): Packed(512, 64, 512, "e2m1", "e4m3", 16, behind_rope=True, rope_element="e4m3"),
 }
 """Formats of bytes, by name and ``d_qk``."""
 TWINS = frozenset({528})
@@ -113,6 +129,12 @@ def format_of(traits: Mapping[str, Any]) -> Packed:
     d_qk, d_v = int(traits.get("d_qk", 576)), int(traits.get("d_v", 512))
     found = BYTES.get((traits["kv_dtype"], d_qk))
     return found or replace(PLAIN[d_qk, d_v], element=traits["kv_dtype"])
+
+
+def extra_format_of(traits: Mapping[str, Any]) -> Packed:
+    """The format that a variant's second cache has; older releases know that of the first one only."""
+    name = traits.get("extra_kv_dtype", "same")
+    return format_of(traits if name == "same" else {**traits, "kv_dtype": name})
 
 
 def tokens_of(pages: np.ndarray, form: Packed) -> np.ndarray:
@@ -145,9 +167,9 @@ def noisy_tokens(noise: Noise, form: Packed, count: int, place: float) -> np.nda
     name = f"scales of {form.element} in {form.scale}"
     scales = noise.take(name, (count, form.latent // form.group), place).view(np.uint8)
     unused = np.full((count, form.padding), 0xFF, np.uint8)
-    rope = noise.take("bf16", (count, form.rope), place).view(np.uint8)
-    parts = [codes, rope, scales, unused] if form.behind_page else [codes, scales, unused, rope]
-    return np.concatenate(parts, axis=1)
+    rope = noise.take(form.rope_element, (count, form.rope), place).view(np.uint8)
+    parts = {"codes": codes, "scales": np.concatenate([scales, unused], axis=1), "rope": rope}
+    return np.concatenate([parts[name] for name in form.order], axis=1)
 
 
 def rows_decoded(rows: np.ndarray, form: Packed) -> np.ndarray:
@@ -156,7 +178,7 @@ def rows_decoded(rows: np.ndarray, form: Packed) -> np.ndarray:
         return decoded(rows, form.element)
     codes, scales, rope = form.parts(rows)
     latent = decoded(codes, form.element) * np.repeat(decoded(scales, form.scale), form.group, axis=1)
-    return np.concatenate([latent, decoded(rope, "bf16")], axis=1)
+    return np.concatenate([latent, decoded(rope, form.rope_element)], axis=1)
 
 
 def stored_rows(numbers: np.ndarray, rows: np.ndarray, form: Packed, scale: float, powers: bool) -> str:
@@ -173,7 +195,9 @@ def stored_rows(numbers: np.ndarray, rows: np.ndarray, form: Packed, scale: floa
     elements = decoded(codes, form.element)
     if fault := _codes_fault(latent, elements, np.repeat(scales, form.group, axis=1), form.element):
         return fault
-    got = decoded(rope, "bf16")
+    got = decoded(rope, form.rope_element)
+    if form.rope_element == "e4m3":
+        return _codes_fault(exact, got, np.float64(1), "e4m3")
     wrong = ~(np.abs(got - exact) <= np.abs(exact) * 2.0**-8 + 2.0**-133)
     return f"rope is {got[wrong][:4]}, want {exact[wrong][:4]}" if wrong.any() else ""
 

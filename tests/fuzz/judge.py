@@ -17,7 +17,7 @@ from tests.fuzz.memory import Array, Space
 from tests.fuzz.problems.case import RETURNED, Case
 
 OF_THE_PLAN = ("max_splits", "batch_invariant")
-OF_THE_OP = ("out_dtype", "kv_dtype")
+OF_THE_OP = ("out_dtype", "kv_dtype", "extra_kv_dtype")
 
 
 @dataclass

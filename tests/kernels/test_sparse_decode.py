@@ -95,9 +95,10 @@ def test_large_queries(variant: Row, max_splits: int) -> None:
 def test_one_call_is_lookup_and_launch(variant: Row) -> None:
     import mla_kernels as mla
 
-    problem = SparseDecode(variant.name, sink=True)
+    problem = SparseDecode(variant.name, sink=True, extra_topk=9)
     inputs = problem.tensors()
-    results = mla.sparse_decode(**inputs, **problem.scalars(), kv_dtype=variant.kv_dtype)
+    named = {"kv_dtype": variant.kv_dtype, "extra_kv_dtype": variant.extra_form.name}
+    results = mla.sparse_decode(**inputs, **problem.scalars(), **named)
     for name, got, want in zip(("out", "lse"), results, launch(problem, inputs), strict=True):
         assert_same_bytes(name, got, want)
 
@@ -115,7 +116,7 @@ def test_nan_reaches_only_the_tokens_that_select_it(variant: Row, byte: int) -> 
     victim = int(inputs["indices"][2, 1, 57])
     row = pool[victim // 64, victim % 64]
     if variant.form.latent_type == "e2m1":  # which has no NaN, but its scales have
-        row[-7] = byte
+        row[variant.form.scale_offset + 7] = byte | (variant.form.scale_type == "e8m0") << 7
     elif variant.form.scale_place == "page":
         page = pool[victim // 64].view(-1)
         page[victim % 64 * variant.form.row_bytes + 200] = byte

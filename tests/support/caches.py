@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from mla_kernels.formats import CacheFormat, format_named
-from mla_kernels.reference_rows import quantised
+from mla_kernels.reference_rows import encoded, quantised
 from torch import Tensor
 
 from . import memory
@@ -34,10 +34,11 @@ def encode(values: Tensor, kv_dtype: str | CacheFormat, kv_scale: float = 1.0, *
         return (values / kv_scale).clamp(-448, 448).to(torch.float8_e4m3fn)
     if not form.is_bytes:
         return values.to(memory.DTYPES[form.name])
-    rope = as_bytes(values[:, form.latent :].bfloat16())
+    rope = encoded(values[:, form.latent :], form.rope_type)
     if form.scale_type != "fp32":
         codes, scales = quantised(values[:, : form.latent], form)
-        return torch.cat([codes, rope, scales] if form.scale_place == "page" else [codes, scales, rope], -1)
+        scales_last = form.scale_place == "page" or form.scale_offset > form.rope_offset
+        return torch.cat([codes, rope, scales] if scales_last else [codes, scales, rope], -1)
     tiles = values[:, : form.latent].reshape(-1, form.latent // form.scale_group, form.scale_group)
     scale = tiles.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 448
     if exact_scales:

@@ -41,6 +41,13 @@ class Row:
         return format_named(traits["kv_dtype"], int(traits["d_qk"]), int(traits["d_v"]))
 
     @property
+    def extra_form(self) -> CacheFormat:
+        """The format of the second cache that the variant reads."""
+        traits, form = dict(self.traits), self.form
+        name = traits.get("extra_kv_dtype", "same")
+        return form if name == "same" else format_named(name, form.d_qk, form.d_v)
+
+    @property
     def has_usual_widths(self) -> bool:
         """Whether a row of its cache has the columns of DeepSeek V3."""
         traits = dict(self.traits)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from mla_kernels import reference
+from mla_kernels.formats import CacheFormat
 from torch import Tensor
 
 from . import memory
@@ -122,9 +123,11 @@ class Sparse:
         counts.view(-1)[-1] = 0
         return cut(indices, counts), counts
 
-    def pool(self, source: torch.Generator, indices: Tensor, num_pages: int, page_size: int) -> Packed:
+    def pool(
+        self, source: torch.Generator, indices: Tensor, num_pages: int, page_size: int, form: CacheFormat
+    ) -> Packed:
         """Make a poisoned pool with random rows at the slots that ``indices`` select."""
-        slots, scale, form = selected(indices), self.scalars()["kv_scale"], self.row.form
+        slots, scale = selected(indices), self.scalars()["kv_scale"]
         values = random(source, len(slots), form.d_qk, deviation=0.1)
         return poisoned_pool(
             encode(values, form, scale, exact_scales=self.exact_scales),
@@ -166,7 +169,8 @@ class SparseDecode(Sparse):
             caches["extra_"] = (5, 3, self.extra_topk)
         for prefix, (num_pages, page_size, topk) in caches.items():
             indices, counts = self.selection(source, (self.batch, self.q_len, topk), num_pages * page_size)
-            arguments[f"{prefix}kv_cache"] = self.pool(source, indices, num_pages, page_size)
+            form = self.row.extra_form if prefix else self.row.form
+            arguments[f"{prefix}kv_cache"] = self.pool(source, indices, num_pages, page_size, form)
             arguments[f"{prefix}indices"] = self.on_device(indices)
             if self.counts:
                 arguments[f"{prefix}topk_length"] = counts.to(self.row.device)
@@ -203,7 +207,7 @@ class SparseDecode(Sparse):
     def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, ...]:
         """Return the reference in float64."""
         inputs = given_or_made(self, given)
-        named = {"kv_dtype": self.row.kv_dtype, "dtype": torch.float64}
+        named = {"kv_dtype": self.row.kv_dtype, "extra_kv_dtype": self.row.extra_form.name, "dtype": torch.float64}
         return reference.sparse_decode(**inputs, **self.scalars(), return_max_logits=True, **named)
 
     def check(self) -> None:
@@ -231,7 +235,7 @@ class SparsePrefill(Sparse):
         caches = {"": (self.kv_len, self.topk)} | ({"extra_": (13, self.extra_topk)} if self.extra_topk else {})
         for prefix, (kv_len, topk) in caches.items():
             indices, counts = self.selection(source, (self.q_len, topk), kv_len)
-            pool = self.pool(source, indices, kv_len, 1)
+            pool = self.pool(source, indices, kv_len, 1, self.row.form)
             arguments[f"{prefix}kv"] = tuple(part[:, 0] for part in pool) if isinstance(pool, tuple) else pool[:, 0]
             arguments[f"{prefix}indices"] = self.on_device(indices)
             if self.counts:

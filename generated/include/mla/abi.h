@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "144fb366e71cb4e8"
+#define MLA_ABI_HASH "ee9d167199fedf5c"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus

@@ -42,7 +42,7 @@ inline constexpr TensorBinding kSparseDecodeTensors[] = {
     {"max_logits", "float32", 3, {0, 2, 1}, {true, true, true}, Row::none, 0, 208, -1, true, true},
     {"topk_length", "int32", 2, {0, 1, 0}, {true, true, false}, Row::none, 0, 240, -1, true, false},
     {"attn_sink", "float32", 1, {2, 0, 0}, {false, false, false}, Row::none, 0, 264, -1, true, false},
-    {"extra_kv_cache", "kv_dtype", 2, {6, 7, 0}, {true, true, false}, Row::packed, 0, 272, 296, true, false},
+    {"extra_kv_cache", "extra_kv_dtype", 2, {6, 7, 0}, {true, true, false}, Row::packed, 0, 272, 296, true, false},
     {"extra_indices", "int32", 3, {0, 1, 8}, {true, true, false}, Row::none, 0, 320, -1, true, false},
     {"extra_topk_length", "int32", 2, {0, 1, 0}, {true, true, false}, Row::none, 0, 344, -1, true, false},
 };

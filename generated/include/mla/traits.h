@@ -16,6 +16,7 @@ enum class DType : int32_t {
   fp8_ds_v41,
   fp4_ds_v41,
   mxfp4_ds_v4,
+  nvfp4_ds_mla,
   e8m0,
   e2m1,
 };
@@ -30,6 +31,7 @@ inline constexpr std::array kEveryDType = {
     DType::fp8_ds_v41,
     DType::fp4_ds_v41,
     DType::mxfp4_ds_v4,
+    DType::nvfp4_ds_mla,
     DType::e8m0,
     DType::e2m1,
 };
@@ -66,6 +68,16 @@ inline constexpr std::array kEverySchedule = {
     Schedule::reduction,
     Schedule::rows_m64,
     Schedule::swap_ab,
+};
+
+enum class ExtraKv : int32_t {
+  same,
+  fp4_ds_v41,
+};
+
+inline constexpr std::array kEveryExtraKv = {
+    ExtraKv::same,
+    ExtraKv::fp4_ds_v41,
 };
 
 }  // namespace mla

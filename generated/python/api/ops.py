@@ -2,7 +2,7 @@
 
 A tensor is a torch tensor, a NumPy array or another object that speaks DLPack; outputs are allocated in the framework
 and on the device of the first argument unless given. ``Packed`` arguments are one tensor of 576-wide rows, or a tuple
-of latent ``[..., 512]`` and rope ``[..., 64]``. A ``uint8`` cache of 656-wide rows is ``fp8_ds_mla``, of 528-wide rows is ``fp8_ds_mla`` or ``fp8_ds_v41``, of 584-wide rows is ``fp8_ds_v4``, of 288-wide rows is ``fp4_ds_v41``, of 368-wide rows is ``mxfp4_ds_v4``, of 576-wide
+of latent ``[..., 512]`` and rope ``[..., 64]``. A ``uint8`` cache of 656-wide rows is ``fp8_ds_mla``, of 528-wide rows is ``fp8_ds_mla`` or ``fp8_ds_v41``, of 584-wide rows is ``fp8_ds_v4``, of 288-wide rows is ``fp4_ds_v41``, of 368-wide rows is ``mxfp4_ds_v4``, of 352-wide rows is ``nvfp4_ds_mla``, of 576-wide
 ones ``e4m3``. Errors are those of ``mla_kernels.errors``: an
 ``InvalidArgumentError`` names the argument, and nothing has then been written.
 """
@@ -47,7 +47,7 @@ def decode(
     ----------
     q : [batch, q_len, num_heads, 576], fp32 fp16 bf16
         The absorbed queries of the ``q_len`` newest tokens of each request.
-    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4
+    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
         Without a block table, page ``b`` is the cache of request ``b``.
     block_table : int32 [batch, table_width], optional
         The pages of each request in order; entries past its length are not read.
@@ -150,6 +150,7 @@ def sparse_decode(
     extra_indices: Tensor | None = None,
     extra_topk_length: Tensor | None = None,
     kv_dtype: DTypeLike | None = None,
+    extra_kv_dtype: DTypeLike | None = None,
     softmax_scale: float,
     q_scale: float = 1.0,
     kv_scale: float = 1.0,
@@ -170,7 +171,7 @@ def sparse_decode(
     Parameters
     ----------
     q : [batch, q_len, num_heads, 576], fp32 fp16 bf16
-    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4
+    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
     indices : int32 [batch, q_len, topk]
         Global slots, ``page * page_size + offset``; a negative one is absent.
     topk_length : int32 [batch, q_len] or [batch], optional
@@ -186,6 +187,8 @@ def sparse_decode(
     kv_dtype : str or dtype, optional
         The format of the cache; by default what its element type and row width say. It is needed where two formats have
         rows of as many bytes.
+    extra_kv_dtype : str or dtype, optional
+        The format of the second cache; by default what its rows say, and that of the first one where they are alike.
     softmax_scale : float
         Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
     q_scale : float
@@ -231,6 +234,7 @@ def sparse_decode(
             "extra_indices": extra_indices,
             "extra_topk_length": extra_topk_length,
             "kv_dtype": kv_dtype,
+            "extra_kv_dtype": extra_kv_dtype,
             "softmax_scale": softmax_scale,
             "q_scale": q_scale,
             "kv_scale": kv_scale,
@@ -245,7 +249,7 @@ def sparse_decode(
             "check": check,
         }
         return torch_ops.call("sparse_decode", arguments)  # type: ignore[no-any-return]
-    kernel = select(selection.sparse_decode, (q, kv_cache, indices, out), kv_dtype)
+    kernel = select(selection.sparse_decode, (q, kv_cache, indices, extra_kv_cache, out), kv_dtype, extra_kv_dtype)
     return kernel.launch(  # type: ignore[no-any-return]
         q,
         kv_cache,
@@ -474,7 +478,7 @@ def store_kv(
     ----------
     latent : [num_tokens, 512], fp32 fp16 bf16
     rope : [num_tokens, 64], the type of ``latent``; or None where the format has no rope part
-    kv_cache : [num_pages, page_size, 576], the type of ``latent`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4
+    kv_cache : [num_pages, page_size, 576], the type of ``latent`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
     slot_mapping : int64 [num_tokens]
         Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.
     scale : float32 [1], optional
@@ -540,7 +544,7 @@ def gather_kv(
 
     Parameters
     ----------
-    kv_cache : [num_pages, page_size, 576], or [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4
+    kv_cache : [num_pages, page_size, 576], or [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
     indices : int32 [num_rows]
         Global slots; a negative one gives a row of zeros.
     kv_dtype : str or dtype, optional

@@ -96,6 +96,7 @@ SIGNATURES: dict[str, Signature] = {
             "Tensor? extra_indices, "
             "Tensor? extra_topk_length, "
             "str? kv_dtype, "
+            "str? extra_kv_dtype, "
             "float softmax_scale, "
             "float q_scale, "
             "float kv_scale, "
@@ -113,6 +114,7 @@ SIGNATURES: dict[str, Signature] = {
             "extra_indices",
             "extra_topk_length",
             "kv_dtype",
+            "extra_kv_dtype",
             "softmax_scale",
             "q_scale",
             "kv_scale",
@@ -120,9 +122,9 @@ SIGNATURES: dict[str, Signature] = {
             "max_splits",
         ),
         packed=("q", "kv_cache", "extra_kv_cache"),
-        selects=("q", "kv_cache", "indices", "out"),
-        selects_by=("kv_dtype",),
-        selects_only=("kv_dtype",),
+        selects=("q", "kv_cache", "indices", "extra_kv_cache", "out"),
+        selects_by=("kv_dtype", "extra_kv_dtype"),
+        selects_only=("kv_dtype", "extra_kv_dtype"),
         outputs=(
             Output("out", "out_dtype", "always", (("q", 0), ("q", 1), ("q", 2), "d_v")),
             Output("lse", "float32", "unless_false", (("q", 0), ("q", 2), ("q", 1))),

@@ -11,7 +11,7 @@ namespace mla {
 enum class ScalePlace : uint8_t {
   none,
   tensor,  // one scale for the whole cache, which is an argument of each op
-  row,     // in each row, after the latent
+  row,     // in each row
   page,    // after the rows of a page
 };
 

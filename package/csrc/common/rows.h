@@ -6,20 +6,24 @@
 
 namespace mla {
 
-// Rows hold floats, or e4m3 with scales that are fp32 or powers of two.
+// Rows hold floats, or e4m3 or e2m1 with scales.
 constexpr bool converts_rows(DType kv, int d_qk = kHeadDim) {
   const CacheFormat* const format = find_cache_format(kv, d_qk, kLatent);
   if (format == nullptr) return false;
-  return format->latent_type == DType::e4m3 || (is_float(format->latent_type) && !format->is_bytes);
+  const bool is_scaled = format->latent_type == DType::e4m3 || format->latent_type == DType::e2m1;
+  return is_scaled || (is_float(format->latent_type) && !format->is_bytes);
 }
 
-// The same of e4m3, which rows are quantised to where they are written.
+// Rows of these formats are quantised where they are written. Who writes MXFP4 rounds scales to
+// the nearest power of two, and store_kv rounds them up.
 constexpr bool quantises_rows(DType kv, int d_qk = kHeadDim) {
-  return converts_rows(kv, d_qk) &&
-         find_cache_format(kv, d_qk, kLatent)->latent_type == DType::e4m3;
+  if (!converts_rows(kv, d_qk)) return false;
+  const CacheFormat& format = *find_cache_format(kv, d_qk, kLatent);
+  const bool is_mxfp4 = format.latent_type == DType::e2m1 && format.scale_type == DType::e8m0;
+  return !is_float(format.latent_type) && !is_mxfp4;
 }
 
-// The same of a cache of bytes, which holds the scales of its rows.
+// These rows hold the scales of their groups.
 constexpr bool has_byte_rows(DType kv) { return converts_rows(kv) && cache_format(kv).is_bytes; }
 
 }  // namespace mla

@@ -40,6 +40,10 @@ inline Status check_store_scales(const CacheFormat& format, const mla_store_kv_p
     return Status::error(MLA_UNSUPPORTED, "scale", "a tensor", "none for a cache that is not e4m3");
   }
   if (format.scale_type == DType::e8m0) return {};  // which are powers of two, asked for or not
+  if (format.scale_type == DType::e4m3 && p.power_of_two_scales != 0) {
+    return Status::error(MLA_UNSUPPORTED, "power_of_two_scales", "True",
+                         text("False, because the scales of ", format.name, " are e4m3"));
+  }
   if (format.scale_place != ScalePlace::row && p.power_of_two_scales != 0) {
     return Status::error(MLA_UNSUPPORTED, "power_of_two_scales", "True",
                          "False for a cache that is not fp8_ds_mla");

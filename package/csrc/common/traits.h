@@ -16,6 +16,22 @@ constexpr bool is_float(DType dtype) {
 
 constexpr bool has_16_bits(DType dtype) { return dtype == DType::fp16 || dtype == DType::bf16; }
 
+// The format of a second cache beside a first one.
+constexpr DType extra_format(ExtraKv extra, DType kv) {
+  switch (extra) {
+    case ExtraKv::fp4_ds_v41:
+      return DType::fp4_ds_v41;
+    case ExtraKv::same:
+      break;
+  }
+  return kv;
+}
+
+// Whether a model has a second cache of another format beside such a cache, as DeepSeek V4.1 has.
+constexpr bool has_extra_format(DType kv, int d_qk) {
+  return kv == DType::fp8_ds_v41 && d_qk == 512;
+}
+
 template <class Supports>
 constexpr int points(Supports supports) {
   return supports() ? 1 : 0;

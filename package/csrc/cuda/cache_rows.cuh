@@ -72,7 +72,7 @@ template <class Packs, int kAligned, Packing kPacking = Packing::whole>
 __device__ __forceinline__ Packs load_row(const std::byte* latent, const std::byte* rope,
                                           int lane) {
   constexpr DType kType = Packs::kElement;
-  constexpr int kBytes = kChunk * kElementBytes<kType>;
+  constexpr int kBytes = kBytesOf<kType, kChunk>;
   Packs packs;
 #pragma unroll
   for (int i = 0; i < Packs::kLatentChunks; ++i) {
@@ -86,7 +86,7 @@ template <int kAligned, Packing kPacking = Packing::whole, class Packs>
 __device__ __forceinline__ void store_row(const Packs& packs, std::byte* latent, std::byte* rope,
                                           int lane) {
   constexpr DType kType = Packs::kElement;
-  constexpr int kBytes = kChunk * kElementBytes<kType>;
+  constexpr int kBytes = kBytesOf<kType, kChunk>;
 #pragma unroll
   for (int i = 0; i < Packs::kLatentChunks; ++i) {
     store_pack<kType, kAligned, kPacking>(packs.latent[i], latent + i * kBytes, lane);

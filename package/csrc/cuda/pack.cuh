@@ -23,8 +23,12 @@ struct alignas(kBytes < kVector ? kBytes : kVector) Raw {
 template <DType kType>
 inline constexpr int kElementBytes = static_cast<int>(element_bytes(kType));
 
+// The bytes of `kCount` elements, of which two of e2m1 share one.
+template <DType kType, int kCount>
+inline constexpr int kBytesOf = kType == DType::e2m1 ? kCount / 2 : kCount * kElementBytes<kType>;
+
 template <DType kType>
-using RawPack = Raw<kPack * kElementBytes<kType>>;
+using RawPack = Raw<kBytesOf<kType, kPack>>;
 
 // The alignment that accesses assume: vectors where all memory has it, otherwise elements.
 template <DType kType, bool kVectors>
@@ -95,7 +99,7 @@ __device__ __forceinline__ void set_part(Raw<kBytes>& raw, int i, const T& value
 
 // Converts kCount values, which are a pack or half of one.
 template <DType kType, int kCount>
-__device__ __forceinline__ void to_fp32(const Raw<kCount * kElementBytes<kType>>& raw,
+__device__ __forceinline__ void to_fp32(const Raw<kBytesOf<kType, kCount>>& raw,
                                         float (&values)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount / 2; ++i) {
@@ -107,6 +111,9 @@ __device__ __forceinline__ void to_fp32(const Raw<kCount * kElementBytes<kType>>
     } else if constexpr (kType == DType::bf16) {
       const auto codes = part<uint32_t>(raw, i);
       pair = make_float2(__uint_as_float(codes << 16), __uint_as_float(codes & 0xffff0000));
+    } else if constexpr (kType == DType::e2m1) {
+      const auto codes = part<uint8_t>(raw, i);
+      pair = make_float2(e2m1_to_fp32(codes & 0xf), e2m1_to_fp32(codes >> 4));
     } else {
       const auto codes = part<__nv_fp8x2_storage_t>(raw, i);
       pair = __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3)));
@@ -116,11 +123,11 @@ __device__ __forceinline__ void to_fp32(const Raw<kCount * kElementBytes<kType>>
   }
 }
 
-// Rounds to nearest even. In e4m3, infinities saturate as finite values do, and NaN stays NaN.
+// Rounds to nearest even. In e4m3 and e2m1, infinities saturate as finite values do; NaN stays NaN,
+// but for e2m1, which has none: it becomes 0.
 template <DType kType, int kCount>
-__device__ __forceinline__ Raw<kCount * kElementBytes<kType>> from_fp32(
-    const float (&values)[kCount]) {
-  Raw<kCount * kElementBytes<kType>> raw;
+__device__ __forceinline__ Raw<kBytesOf<kType, kCount>> from_fp32(const float (&values)[kCount]) {
+  Raw<kBytesOf<kType, kCount>> raw;
 #pragma unroll
   for (int i = 0; i < kCount / 2; ++i) {
     const float2 pair = make_float2(values[2 * i], values[2 * i + 1]);
@@ -130,6 +137,9 @@ __device__ __forceinline__ Raw<kCount * kElementBytes<kType>> from_fp32(
       set_part(raw, i, __float22half2_rn(pair));
     } else if constexpr (kType == DType::bf16) {
       set_part(raw, i, __float22bfloat162_rn(pair));
+    } else if constexpr (kType == DType::e2m1) {
+      const int low = fp32_to_e2m1(pair.x), high = fp32_to_e2m1(pair.y);
+      set_part(raw, i, static_cast<uint8_t>(high << 4 | low));
     } else {
       set_part(raw, i, __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3));
     }

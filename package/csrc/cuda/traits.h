@@ -15,8 +15,12 @@ struct Traits {
   Schedule schedule;
   int d_qk = kHeadDim;
   int d_v = kLatent;
+  ExtraKv extra_kv = ExtraKv::same;
 
   constexpr const CacheFormat& format() const { return *find_cache_format(kv, d_qk, d_v); }
+  constexpr const CacheFormat& second_format() const {
+    return *find_cache_format(extra_format(extra_kv, kv), d_qk, d_v);
+  }
 };
 
 }  // namespace mla::cuda

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from mla_kernels._types import FIELDS, Arch, InDType, KvDType, KvLayout, Load, OpName, OutDType, QDType, Schedule
+from mla_kernels._types import (
+    FIELDS,
+    Arch,
+    ExtraKvDType,
+    InDType,
+    KvDType,
+    KvLayout,
+    Load,
+    OpName,
+    OutDType,
+    QDType,
+    Schedule,
+)
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.errors import VariantNotFoundError
 from mla_kernels.kernels.base import Kernel, limits
@@ -32,6 +44,7 @@ def lookup(
     schedule: Schedule | None = None,
     d_qk: int | None = None,
     d_v: int | None = None,
+    extra_kv_dtype: ExtraKvDType | DTypeLike | None = None,
     kv_layout: KvLayout | None = None,
     page_size: int | None = None,
     num_heads: int | None = None,
@@ -67,6 +80,8 @@ def lookup(
         Columns of queries and keys; by default 576, as in DeepSeek V3 (``mla_kernels.formats.WIDTHS``).
     d_v : int, optional
         How many of these columns are the value; by default 512.
+    extra_kv_dtype : str or dtype, optional
+        Format of the second cache of a sparse decode; by default the same as the first one's.
     kv_layout : str, optional
         ``paged``, where KV is reached through a block table, or ``contiguous``.
     page_size : int, optional
@@ -116,10 +131,11 @@ def lookup(
         or schedule is not None
         or d_qk is not None
         or d_v is not None
+        or extra_kv_dtype is not None
         or topk is not None
         or head_dim is not None
     ):
-        key += (out_dtype, in_dtype, load, schedule, d_qk, d_v, topk, head_dim)
+        key += (out_dtype, in_dtype, load, schedule, d_qk, d_v, extra_kv_dtype, topk, head_dim)
     try:
         return _cache[key]
     except Exception:  # a value without a hash, or whose comparison fails, is refused by the search

@@ -134,15 +134,23 @@ def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Conf
     }
 
 
-def sparse_decode(
-    q: Packed, kv_cache: Packed, indices: Tensor, out: Tensor | None, kv_dtype: DTypeLike | None
+def sparse_decode(  # noqa: PLR0917 (the tensors and options that the op selects by)
+    q: Packed,
+    kv_cache: Packed,
+    indices: Tensor,
+    extra_kv_cache: Packed | None,
+    out: Tensor | None,
+    kv_dtype: DTypeLike | None,
+    extra_kv_dtype: DTypeLike | None,
 ) -> Config:
     """The config of a sparse decode."""
     _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", _WIDTH)
+    attention = _attention(q, "kv_cache", kv_cache, out, kv_dtype)
     return {
         "op": "sparse_decode",
         "arch": arch_for("q", first(q)),
-        **_attention(q, "kv_cache", kv_cache, out, kv_dtype),
+        **attention,
+        **_extra_format(extra_kv_cache, attention["kv_dtype"], extra_kv_dtype),
         "page_size": _page_size(kv_cache),
         "num_heads": num_heads,
         "q_len": q_len,
@@ -239,6 +247,17 @@ def _cache_traits(argument: str, cache: Packed, kv_dtype: DTypeLike | None = Non
     form = cache_format(argument, cache, named)
     widths = {name: width for name, width in (("d_qk", form.d_qk), ("d_v", form.d_v)) if width != WIDTHS[name]}
     return {"kv_dtype": form.name if named is None else named, **widths}
+
+
+def _extra_format(cache: Packed | None, kv_dtype: object, named: DTypeLike | None) -> Config:
+    """The format of a second cache, where its rows or its name say another one than the first has."""
+    if cache is None:
+        return {}
+    stated = element_name(named)
+    told = kv_dtype if stated is None else stated
+    form = cache_format("extra_kv_cache", cache, told if type(told) is str else None)
+    asked = form.name if stated is None else stated
+    return {} if type(asked) is type(kv_dtype) is str and asked == kv_dtype else {"extra_kv_dtype": asked}
 
 
 def _page_size(kv_cache: Packed) -> int:

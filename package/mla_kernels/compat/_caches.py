@@ -63,8 +63,11 @@ def byte_rows(d_qk: int) -> dict[int, str]:
 
     FlashMLA takes 528 bytes for its V3.2 without rope; of two formats it is the first here.
     """
-    forms = [form for form in FORMATS if form.is_bytes and form.d_qk == d_qk]
-    return {form.token_bytes: form.name for form in reversed(forms)}
+    found: dict[int, str] = {}
+    for form in FORMATS:
+        if form.is_bytes and form.d_qk == d_qk:
+            found.setdefault(form.token_bytes, form.name)
+    return found
 
 
 def kv_dtype_of(cache: torch.Tensor, d_qk: int, kv_format: object, use_legacy: bool | None) -> str:

@@ -193,7 +193,7 @@ def _model(each: Model, options: argparse.Namespace) -> int:
     if options.json:
         return _print_json({**asdict(each), "served": served})
     known = {name.replace("_", " "): value for name, value in asdict(each).items() if name != "unserved"}
-    facts = {name: value for name, value in known.items() if value not in ((), 0, False)}
+    facts = {name: value for name, value in known.items() if value not in ((), 0, False, "")}
     for name, value in facts.items():
         print(tables.wrapped(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}"))
     ranks = f"a rank of {options.tensor_parallel}" if options.tensor_parallel > 1 else "one rank"

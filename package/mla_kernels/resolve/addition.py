@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mla_kernels.formats import WIDTHS
 from mla_kernels.payloads.registry import Allow, Choices, Domain, Registry, Value, Variant
+from mla_kernels.resolve.config import DEFAULTS
 
 Row = Mapping[str, Domain]
 """Points that there are kernels for: every combination of the values of its fields."""
@@ -52,7 +52,7 @@ def addition(op: str, config: Mapping[str, Value], nearest: Sequence[Variant], r
         domain = like.domain(field) if like else None
         if field in asked and (domain is None or asked[field] not in domain):
             point[field] = asked[field]
-    point = {field: value for field, value in point.items() if value != WIDTHS.get(field)}
+    point = {field: value for field, value in point.items() if value != DEFAULTS.get(field)}
     return f"nox -s generate -- add {pairs({'op': op, 'arch': registry.arch, **point})}", ""
 
 

@@ -17,7 +17,15 @@ from mla_kernels.tensors import element_name
 
 _FIELDS = frozenset(FIELDS)
 _ARCHS = frozenset(get_args(Arch))
-_NAMES: dict[str, Collection[str]] = {"op": _launcher.OPS, "kv_layout": KV_LAYOUTS}
+_SAME = "same"
+"""What ``extra_kv_dtype`` is where a second cache has the format of the first one."""
+_NAMES: dict[str, Collection[str]] = {
+    "op": _launcher.OPS,
+    "kv_layout": KV_LAYOUTS,
+    "extra_kv_dtype": (_SAME, *DTYPES),
+}
+DEFAULTS: dict[str, Value] = {**WIDTHS, "extra_kv_dtype": _SAME}
+"""What configs, names and commands mean that leave out such a trait: a search goes through no others then."""
 _ANY_NAME = ("arch", "load", "schedule")
 
 
@@ -39,9 +47,9 @@ def completed(config: Mapping[str, object]) -> dict[str, Value]:
     return {field: wanted[field] for field in FIELDS if field in wanted}
 
 
-def with_widths(config: Mapping[str, Value], fields: Collection[str]) -> dict[str, Value]:
-    """Fill in the default widths, of an op that has such fields: a config leaves them out, a search must not."""
-    return {**{name: width for name, width in WIDTHS.items() if name in fields}, **config}
+def with_defaults(config: Mapping[str, Value], fields: Collection[str]) -> dict[str, Value]:
+    """Fill in the traits that a config may leave out, of an op that has such fields: a search must not."""
+    return {**{name: value for name, value in DEFAULTS.items() if name in fields}, **config}
 
 
 def checked(config: Mapping[str, object]) -> dict[str, Value]:
@@ -49,14 +57,17 @@ def checked(config: Mapping[str, object]) -> dict[str, Value]:
     if not config.keys() <= _FIELDS:
         for field in config:
             _name("config field", field, FIELDS)
-    return {field: _value(field, config[field]) for field in FIELDS if config.get(field) is not None}
+    wanted = {field: _value(field, config[field]) for field in FIELDS if config.get(field) is not None}
+    if "extra_kv_dtype" in wanted and wanted["extra_kv_dtype"] == wanted.get("kv_dtype"):
+        wanted["extra_kv_dtype"] = _SAME
+    return wanted
 
 
 def _value(field: str, value: object) -> Value:
+    if field.endswith("_dtype"):
+        return _name(field, element_name(value), _NAMES.get(field, DTYPES))
     if field in _NAMES:
         return _name(field, value, _NAMES[field])
-    if field.endswith("_dtype"):
-        return _name(field, element_name(value), DTYPES)
     if field in _ANY_NAME:
         if not isinstance(value, str) or not str.__str__(value):
             raise ValueRangeError(field, quoted(value), "a name")

@@ -11,7 +11,7 @@ from mla_kernels.errors import DTypeError
 from mla_kernels.payloads.discovery import Rejected, payloads
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.resolve.addition import addition, pairs
-from mla_kernels.resolve.config import completed, with_widths
+from mla_kernels.resolve.config import completed, with_defaults
 from mla_kernels.resolve.obstacle import install, obstacle, runner
 
 MOST_CANDIDATES = 8
@@ -123,7 +123,7 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     """Search the variants of ``op`` and say what was found."""
     installed = payloads()
     index = installed.indices[op]
-    searched = with_widths(config, index.fields)
+    searched = with_defaults(config, index.fields)
     matching = index.matching(searched)
     asked = pairs({"op": op, **config})
     arch = str(config["arch"])

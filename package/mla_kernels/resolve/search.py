@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mla_kernels import _launcher
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Value, Variant
-from mla_kernels.resolve.config import checked, completed, with_widths
+from mla_kernels.resolve.config import checked, completed, with_defaults
 
 
 def search(config: Mapping[str, object]) -> tuple[str, dict[str, Value], Variant | None]:
@@ -15,7 +15,7 @@ def search(config: Mapping[str, object]) -> tuple[str, dict[str, Value], Variant
     wanted = completed(config)
     op = str(wanted.pop("op"))
     index = payloads().indices[op]
-    return op, wanted, index.best(with_widths(wanted, index.fields))
+    return op, wanted, index.best(with_defaults(wanted, index.fields))
 
 
 def variants(**filters: object) -> tuple[Variant, ...]:
@@ -44,6 +44,7 @@ def variants(**filters: object) -> tuple[Variant, ...]:
     cpu_gather_kv_kve4m3_ofp32
     cpu_gather_kv_kvfp32_ofp32
     cpu_gather_kv_kvfp8_ds_mla_ofp32
+    cpu_gather_kv_kvnvfp4_ds_mla_ofp32
     """
     wanted = checked(filters)
     ops = (wanted.pop("op"),) if "op" in wanted else tuple(_launcher.OPS)

@@ -66,9 +66,9 @@ def outputs(make: Maker, variant: Variant, outer: tuple[int, ...], per_head: tup
     return found
 
 
-def pool(make: Maker, variant: Variant, pages: int, page_size: int) -> Array | tuple[Array, Array]:
+def pool(make: Maker, form: Packed, pages: int, page_size: int) -> Array | tuple[Array, Array]:
     """A paged cache."""
-    return aligned(make, make.cache(variant.form, (pages, page_size), "ss", 0.3))
+    return aligned(make, make.cache(form, (pages, page_size), "ss", 0.3))
 
 
 def aligned(make: Maker, rows: Array | tuple[Array, Array]) -> Array | tuple[Array, Array]:
@@ -106,10 +106,10 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
         table = np.array(order, np.int64).reshape(batch, width)
         for row, n in zip(table, lengths, strict=True):
             row[-(-n // page_size) :] = make.random.choice((-1, -(2**31), 2**31 - 1, pages))
-        arguments["kv_cache"] = pool(make, variant, pages, page_size)
+        arguments["kv_cache"] = pool(make, variant.form, pages, page_size)
         arguments["block_table"] = make.array("int32", (batch, width), "s.", table)
     else:
-        arguments["kv_cache"] = pool(make, variant, batch + make.random.choice((0, 1)), capacity)
+        arguments["kv_cache"] = pool(make, variant.form, batch + make.random.choice((0, 1)), capacity)
     arguments["seq_lens"] = make.array("int32", (batch,), ".", np.array(lengths))
     arguments |= scalars(make, variant) | outputs(make, variant, (batch, q_len, heads), (batch, heads, q_len))
     if make.chance(0.1):
@@ -207,7 +207,7 @@ def sparse(make: Maker, variant: Variant, names: tuple[str, str], outer: tuple[i
         if name.endswith("cache"):
             page_size = variant.pick(make.random, "page_size", PAGE_SIZES)
             pages = make.random.choice((1, 2, 3))
-            found[name] = pool(make, variant, pages, page_size)
+            found[name] = pool(make, variant.extra_form if prefix else variant.form, pages, page_size)
             slots = pages * page_size
         else:
             slots = make.random.choice((1, 3, 20, 64, 150))
@@ -300,7 +300,7 @@ def sparse_answers(case: Case, device: str) -> dict[str, Answer]:
     for place in np.ndindex(q.shape[:-2]):
         keys = selected(given, "", kv, place, form)
         if given.get(f"extra_{kv}") is not None:
-            extra = selected(given, "extra_", kv, place, form)
+            extra = selected(given, "extra_", kv, place, case.variant.extra_form)
             keys = np.concatenate([keys, extra])
         numbers = decoded(q[place], traits["q_dtype"])
         parts.append(attend(numbers, keys, None, factor, out_factor, precision, form.d_v, sink))

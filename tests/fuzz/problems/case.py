@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.elements import Noise
-from tests.fuzz.formats import TWINS, Packed, format_of, noisy_tokens, page_strides, pages_of
+from tests.fuzz.formats import TWINS, Packed, extra_format_of, format_of, noisy_tokens, page_strides, pages_of
 from tests.fuzz.memory import Array, contiguous
 from tests.fuzz.model import Answer
 
@@ -45,6 +45,11 @@ class Variant:
     def form(self) -> Packed:
         """The format of its cache."""
         return format_of(self.traits)
+
+    @property
+    def extra_form(self) -> Packed:
+        """The format of its second cache."""
+        return extra_format_of(self.traits)
 
     def pick(self, source: random.Random, field: str, choices: tuple[int, ...]) -> int:
         """One of the choices that the variant accepts, or else the least number that it does."""
@@ -180,11 +185,15 @@ def whole(rows: Array | tuple[Array, Array]) -> np.ndarray:
 
 
 def told(make: Maker, variant: Variant) -> dict[str, str]:
-    """The name of the cache's format, where a call must give it, and now and then where it may."""
+    """The names of the caches' formats, where a call must give them, and now and then where it may."""
     form, name = variant.form, variant.traits["kv_dtype"]
     if not form.scale or "d_qk" not in variant.traits:  # older releases name no widths, and take no name
         return {}
-    return {"kv_dtype": name} if form.width in TWINS or make.chance(0.1) else {}
+    found = {"kv_dtype": name} if form.width in TWINS or make.chance(0.1) else {}
+    extra = variant.traits.get("extra_kv_dtype", "same")
+    if extra != "same" and make.chance(0.1):
+        found["extra_kv_dtype"] = extra
+    return found
 
 
 def is_bare(case: Case) -> bool:

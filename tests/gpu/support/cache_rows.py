@@ -1,4 +1,4 @@
-"""store_kv and gather_kv over rows of 512 columns, beside the CPU payload's."""
+"""store_kv and gather_kv over rows of 512 columns, and over rows of four bits, beside the CPU payload's."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from tests.support.problems import generator, random, unchanged
 
 Pages = tuple[int, int]
 
-D_QK = 512
-FORMS = tuple(format_named(name, D_QK) for name in ("fp16", "bf16", "e4m3", "fp8_ds_mla", "fp8_ds_v4", "fp8_ds_v41"))
+NAMES = ("fp16", "bf16", "e4m3", "fp8_ds_mla", "fp8_ds_v4", "fp8_ds_v41", "fp4_ds_v41", "mxfp4_ds_v4")
+FORMS = (*(format_named(name, 512) for name in NAMES), format_named("nvfp4_ds_mla"))
+QUANTISED = ("e4m3", "e2m1")
+UNWRITTEN = ("mxfp4_ds_v4",)
+"""Formats that nobody here writes."""
 STORES = [
     (in_dtype, form)
     for in_dtype in ("fp16", "bf16")
     for form in FORMS
-    if form.name == in_dtype or form.latent_type == "e4m3"
+    if form.name == in_dtype or (form.latent_type in QUANTISED and form.name not in UNWRITTEN)
 ]
 GATHERS = [
     (form, out_dtype)
     for form in FORMS
     for out_dtype in ("fp32", "fp16", "bf16")
-    if form.name == out_dtype or form.latent_type == "e4m3"
+    if form.name == out_dtype or form.latent_type in QUANTISED
 ]
 SCALE = 0.0137
 

@@ -6,17 +6,19 @@ import math
 
 import pytest
 import torch
-from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, StrideError
+from mla_kernels.errors import DTypeError, InvalidArgumentError, ShapeError, StrideError, VariantNotFoundError
 from mla_kernels.formats import format_named
 from torch import Tensor
 
 from tests.support import memory
+from tests.support.caches import poisoned_pool
 from tests.support.compare import Tolerance, assert_close, assert_same_bytes
 from tests.support.problems import generator, random
 from tests.support.rows import Row
 from tests.support.sparse import SparseDecode
 
 V4, V41, FP4 = (format_named(name, 512) for name in ("fp8_ds_v4", "fp8_ds_v41", "fp4_ds_v41"))
+NVFP4 = format_named("nvfp4_ds_mla")
 EXACT = Tolerance(0.0, 0.0)
 CODES = torch.arange(256, dtype=torch.uint8)
 
@@ -155,7 +157,7 @@ def test_pages_of_another_stride_are_refused(variant: Row) -> None:
 def test_a_second_cache_of_another_format_is_refused(variant: Row) -> None:
     problem = SparseDecode(variant.name, num_heads=2)
     inputs = problem.tensors()
-    other = 288 if variant.form.token_bytes != 288 else 528
+    other = 288 if variant.extra_form.token_bytes != 288 else 528
     inputs |= {"extra_kv_cache": torch.zeros(2, 4, other, dtype=torch.uint8), "extra_indices": inputs["indices"]}
     with pytest.raises(ShapeError, match=rf"extra_kv_cache: got shape \[2, 4, {other}\]; accepts"):
         problem.launch(inputs)
@@ -229,3 +231,88 @@ def test_a_row_of_mxfp4(variant: Row) -> None:
     latent = torch.tensor([0.5, 1.0]).repeat(224) * powers(120 + torch.arange(14)).repeat_interleave(32)
     got = gathered(variant, cache, [1], variant.out_dtype)
     assert_close("row", got, torch.cat([latent, rope.float()])[None].to(got.dtype), EXACT)
+
+
+@pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "nvfp4_ds_mla")
+def test_a_row_of_nvfp4(variant: Row) -> None:
+    """As vLLM's pull request 51724 says: 512 e2m1, then 64 e4m3 without a scale, then 32 e4m3 scales."""
+    cache = torch.full((1, 3, 352), 0xFF, dtype=torch.uint8)
+    cache[0, 1, :256] = 0x21  # 0.5 in even columns, and 1 in odd ones
+    cache[0, 1, 256:320] = torch.arange(64, dtype=torch.uint8)
+    cache[0, 1, 320:] = 0x20 + torch.arange(32, dtype=torch.uint8)
+    scales = values(0x20 + torch.arange(32, dtype=torch.uint8)).repeat_interleave(16)
+    want = torch.cat([torch.tensor([0.5, 1.0]).repeat(256) * scales, values(torch.arange(64, dtype=torch.uint8))])
+    got = gathered(variant, cache.to(variant.device), [1], variant.out_dtype)
+    assert_close("row", got, want[None].to(got.dtype), EXACT)
+
+
+@pytest.mark.op("store_kv", where=lambda row: row.kv_dtype == "nvfp4_ds_mla")
+def test_nvfp4_saturates_its_rope_part(variant: Row) -> None:
+    import mla_kernels as mla
+
+    dtype = memory.DTYPES[variant.in_dtype]
+    latent, rope = torch.zeros(1, 512), torch.linspace(-600, 600, 64)[None]
+    latent[0, 40] = -12.0
+    cache = torch.full((1, 1, 352), 0xFF, dtype=torch.uint8)
+    mla.store_kv(latent.to(dtype), rope.to(dtype), cache, torch.zeros(1, dtype=torch.int64))
+    assert cache[0, 0, :256].tolist() == [0] * 20 + [0x0F] + [0] * 235
+    stored = rope.to(dtype).float().clamp(-448, 448).to(torch.float8_e4m3fn)
+    assert_same_bytes("rope", cache[0, 0, 256:320].view(torch.float8_e4m3fn), stored[0])
+    assert cache[0, 0, 320:].tolist() == [1, 1, 0x40] + [1] * 29
+
+
+def has_scales_of_a_byte(variant: Row) -> bool:
+    """Whether a cache of the variant has scales of which bf16 has all digits, and of their products."""
+    return any(form.is_bytes and form.scale_type != "fp32" for form in (variant.form, variant.extra_form))
+
+
+@pytest.mark.op("sparse_decode", where=has_scales_of_a_byte)
+@pytest.mark.parametrize("in_extra", [False, True])
+@pytest.mark.parametrize("num_heads", [1, 128])
+def test_attention_reads_every_code_and_every_scale(variant: Row, in_extra: bool, num_heads: int) -> None:
+    """A token that selects one key gets its value. Numbers are those that no type of output makes infinite, and that
+    bf16 has as normal numbers."""
+    form, prefix = (variant.extra_form, "extra_") if in_extra else (variant.form, "")
+    groups, code_bytes = form.latent // form.scale_group, form.latent // (2 if form.latent_type == "e2m1" else 1)
+    codes = CODES.clone()
+    codes[CODES & 127 == 127] = 0x7E if form.latent_type == "e4m3" else 0x7F
+    slots = torch.arange(64)
+    scales = CODES[(4 * slots[:, None] + torch.arange(groups)) % 256]
+    numbers = (powers(scales.flatten()) if form.scale_type == "e8m0" else values(scales)).view(scales.shape).abs()
+    scales[~((numbers == 0) | (numbers >= 2.0**-100) & (numbers <= 2.0**7))] = (
+        0x38 if form.scale_type == "e4m3" else 128
+    )
+    stored = torch.zeros(64, form.token_bytes, dtype=torch.uint8)
+    for slot in range(64):
+        stored[slot, :code_bytes] = codes.roll(16 * slot).repeat(2)[:code_bytes]
+    first = form.row_bytes if form.scale_place == "page" else form.scale_offset
+    stored[:, first : first + groups] = scales
+    problem = SparseDecode(variant.name, batch=64, num_heads=num_heads, topk=1, page_size=4, num_pages=16)
+    inputs = problem.tensors()
+    pool = poisoned_pool(stored, slots, 16, 4, strided=False, split=False, device=variant.device, form=form)
+    chosen = slots.int()[:, None, None].to(variant.device)
+    inputs |= {"q": torch.zeros_like(inputs["q"]), "indices": torch.full_like(chosen, -1)}
+    inputs |= {f"{prefix}kv_cache": pool, f"{prefix}indices": chosen}
+    out, *_ = problem.run(inputs)
+    assert_close("out", out, problem.expected(inputs)[0].to(out.dtype), EXACT)
+
+
+@pytest.mark.op("sparse_decode", where=lambda row: row.extra_kv_dtype != "same")
+def test_a_call_finds_two_formats_by_their_rows(variant: Row) -> None:
+    """288 bytes are of one format, 528 of two: ``kv_dtype`` names that of the first cache, and so of the second."""
+    import mla_kernels as mla
+
+    problem = SparseDecode(variant.name, num_heads=2, extra_topk=9)
+    inputs, scalars = problem.tensors(), problem.scalars()
+    want = mla.lookup(**problem.config())(**inputs, **scalars)
+    for named in ({}, {"extra_kv_dtype": "fp4_ds_v41"}):
+        got = mla.sparse_decode(**inputs, **scalars, kv_dtype="fp8_ds_v41", **named)
+        assert_same_bytes("out", got[0], want[0])
+    with pytest.raises(DTypeError, match="kv_dtype: got None; accepts fp8_ds_mla or fp8_ds_v41"):
+        mla.sparse_decode(**inputs, **scalars)
+    with pytest.raises(VariantNotFoundError, match="a second cache has the format of the first one, or of one pair"):
+        mla.sparse_decode(**inputs, **scalars, kv_dtype="fp8_ds_mla")
+    with pytest.raises(ShapeError, match=r"extra_kv_cache: got shape .* accepts .*528"):
+        mla.sparse_decode(**inputs, **scalars, kv_dtype="fp8_ds_v41", extra_kv_dtype="fp8_ds_v41")
+    same = mla.lookup(**problem.config() | {"extra_kv_dtype": "fp8_ds_v41"})
+    assert same.variant.name == variant.name.removesuffix("_extrafp4_ds_v41")

@@ -141,7 +141,7 @@ def test_an_object_of_dense_decode():
             "k_cache",
             torch.zeros(9, 64, 1, 576).byte(),
             ShapeError,
-            "accepts rows of 656 .fp8_ds_mla. bytes, because q has",
+            "accepts rows of 656 .fp8_ds_mla., 352 .nvfp4_ds_mla. bytes, because q has",
         ),
         ("k_cache", torch.zeros(9, 64, 2, 656).byte(), ShapeError, "got 2 heads; accepts 1 head, because indices are"),
         ("k_cache", None, DTypeError, "got NoneType; accepts a torch tensor"),

@@ -76,6 +76,15 @@ def test_rows_of_528_bytes_are_what_their_kernels_read(use_legacy: bool | None, 
     assert_same_bytes("out", out, own(given, kv_dtype))
 
 
+@pytest.mark.parametrize("named", [{"use_legacy": False}, {"kv_format": "V41"}])
+def test_a_second_cache_of_four_bits(named: dict[str, Any]) -> None:
+    """DeepSeek V4.1: 528 bytes in the first cache, and 288 in the second."""
+    variant = "cpu_sparse_decode_qbf16_kvfp8_ds_v41_obf16_direct_split_d512_extrafp4_ds_v41"
+    call = WithKvcache(SparseDecode(variant, extra_topk=30, counts=True, sink=True))
+    given = call.given() | {"tile_scheduler_metadata": FlashMLASchedMeta()}
+    call.compare(*flash_mla_with_kvcache(**given, **named))
+
+
 def test_bytes_need_not_be_announced() -> None:
     given = sparse("V4")
     want, _ = flash_mla_with_kvcache(**given)

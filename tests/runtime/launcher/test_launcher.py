@@ -116,6 +116,18 @@ def test_byte_rows_have_no_rope_view(noop, op):
     assert noop.fields(op) == expected(op, named, byte_rows=True)
 
 
+def test_a_second_cache_has_rows_of_its_own_format(noop):
+    formats = {"kv_dtype": "fp8_ds_mla", "extra_kv_dtype": "nvfp4_ds_mla"}
+    named, kernel = arguments("sparse_decode", **formats), noop.kernel("sparse_decode", **formats)
+    assert [named[name].shape[-1] for name in ("kv_cache", "extra_kv_cache")] == [656, 352]
+    launch(kernel, named)
+    assert noop.fields("sparse_decode") == expected("sparse_decode", named, byte_rows=True)
+    with pytest.raises(InvalidArgumentError, match=r"extra_kv_cache: got shape .*656.*; accepts .*352"):
+        launch(kernel, named | {"extra_kv_cache": torch.zeros(2, 9, 656, dtype=torch.uint8)})
+    with pytest.raises(ValueError, match="no cache has kv_dtype 'fp4_ds_v41', d_qk 576 and d_v 512"):
+        noop.kernel("sparse_decode", **formats | {"extra_kv_dtype": "fp4_ds_v41"})
+
+
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.uint8])
 def test_e4m3_is_also_bytes(noop, dtype):
     named = arguments("decode", kv_dtype="e4m3")

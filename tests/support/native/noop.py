@@ -21,10 +21,10 @@ SIZES = {
     "extra_num_pages": 2, "extra_page_size": 9, "extra_topk": 10, "kv_len": 11, "extra_kv_len": 12,
     "num_states": 13, "num_tokens": 14, "head_dim": 15, "num_rows": 16, "num_requests": 17,
 }  # fmt: skip
-DTYPES = {"q_dtype": "bf16", "kv_dtype": "bf16", "out_dtype": "bf16", "in_dtype": "fp32"}
+DTYPES = {"q_dtype": "bf16", "kv_dtype": "bf16", "extra_kv_dtype": "same", "out_dtype": "bf16", "in_dtype": "fp32"}
 TORCH = {
     "bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "e4m3": torch.float8_e4m3fn,
-    "fp8_ds_mla": torch.uint8, "float32": torch.float32, "int32": torch.int32, "int64": torch.int64,
+    "fp8_ds_mla": torch.uint8, "nvfp4_ds_mla": torch.uint8, "float32": torch.float32, "int32": torch.int32, "int64": torch.int64,
 }  # fmt: skip
 _CODES = {"pointer": "Q", "int64": "q", "int32": "i", "float": "f"}
 
@@ -102,8 +102,11 @@ def strided(shape: tuple[int, ...], dtype: torch.dtype, contiguous: int) -> torc
 def arguments(op: str, **dtypes: str) -> dict[str, Any]:
     """Make every argument of an op, optional ones too. Tensors have strides of their own, and all scalars differ."""
     result: dict[str, Any] = {}
+    types = DTYPES | dtypes
+    if types["extra_kv_dtype"] == "same":
+        types["extra_kv_dtype"] = types["kv_dtype"]
     for tensor in abi.OP[op].tensors:
-        dtype = (DTYPES | dtypes).get(tensor.dtype, tensor.dtype)
+        dtype = types.get(tensor.dtype, tensor.dtype)
         contiguous = tensor.row is not None or (bool(tensor.strides) and not tensor.strides[-1])
         result[tensor.name] = strided(extents(tensor, dtype), TORCH[dtype], int(contiguous))
     for index, scalar in enumerate(abi.OP[op].scalars):
@@ -126,7 +129,7 @@ def expected(op: str, named: Mapping[str, Any], byte_rows: bool = False) -> dict
         if value is None:
             continue
         views = value if isinstance(value, tuple) else (value, value[..., LATENT:])
-        whole = byte_rows and tensor.row == "mla" and tensor.dtype == "kv_dtype"
+        whole = byte_rows and tensor.row == "mla" and tensor.dtype in {"kv_dtype", "extra_kv_dtype"}
         for name, view in zip(tensor.views[:1] if whole else tensor.views, views, strict=False):
             result[name] = view.data_ptr()
             for letter, stride in zip(tensor.strides, view.stride(), strict=False):

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cpu/elements.h"
+#include "common/dtype.h"
 #include "cpu/isa/attend.h"
 #include "cpu/isa/simd.h"
 

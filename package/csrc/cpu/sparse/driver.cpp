@@ -49,7 +49,7 @@ Division divide(const Problem& p) {
 
 int64_t query_tokens(const Problem& p) { return p.batch * p.q_len; }
 
-Status check_shapes(const Problem& p, const AttentionTypes& types, const Names& names) {
+Status check_shapes(const Problem& p, const Types& types, const Names& names) {
   MLA_TRY(check_extents({{"batch", p.batch},
                          {"q_len", p.q_len},
                          {"num_heads", p.num_heads},
@@ -70,9 +70,10 @@ Status check_shapes(const Problem& p, const AttentionTypes& types, const Names& 
   return {};
 }
 
-Selection selection_of(const Problem& p, const AttentionTypes& types, const char* indices_name,
+Selection selection_of(const Problem& p, const CacheFormat& format, const char* indices_name,
                        const char* lengths_name) {
-  return {indices_name,
+  return {&format,
+          indices_name,
           lengths_name,
           static_cast<const int32_t*>(p.indices),
           p.indices_stride_b,
@@ -82,23 +83,25 @@ Selection selection_of(const Problem& p, const AttentionTypes& types, const char
           p.topk_length_stride_b,
           p.topk_length_stride_s,
           saturating_product({p.num_pages, p.page_size}),
-          pool_tokens(types.kv, pool_view(p))};
+          pool_tokens(format, pool_view(p))};
 }
 
-Selection main_selection(const Problem& p, const AttentionTypes& types) {
-  return selection_of(p, types, "indices", "topk_length");
+Selection main_selection(const Problem& p, const Types& types) {
+  return selection_of(p, types.kv, "indices", "topk_length");
 }
 
-Selection extra_selection(const Problem& p, const AttentionTypes& types) {
-  return selection_of(as_extra(p), types, "extra_indices", "extra_topk_length");
+Selection extra_selection(const Problem& p, const Types& types) {
+  return selection_of(as_extra(p), types.extra_kv, "extra_indices", "extra_topk_length");
 }
 
-Status check_values(const Problem& p, const AttentionTypes& types, const Names& names) {
+Status check_values(const Problem& p, const Types& types, const Names& names) {
   const int64_t tokens = query_tokens(p);
   const int64_t rows = tokens * p.num_heads;
   const Selection main = main_selection(p, types);
   const Selection extra = extra_selection(p, types);
-  const bool has_rope = types.kv.has_rope_view();
+  const auto rope_slots = [](const Selection& selection) {
+    return selection.format->has_rope_view() ? selection.slots : 0;
+  };
   MLA_TRY(
       check_present({{"q", p.q_latent, rows},
                      {"q", p.q_rope, types.kv.rope > 0 ? rows : 0},
@@ -106,17 +109,17 @@ Status check_values(const Problem& p, const AttentionTypes& types, const Names& 
                      {"indices", p.indices, saturating_product({tokens, p.topk})},
                      {"extra_indices", p.extra_indices, saturating_product({tokens, p.extra_topk})},
                      {names.kv, p.kv_latent, main.slots},
-                     {names.kv, p.kv_rope, has_rope ? main.slots : 0}}));
+                     {names.kv, p.kv_rope, rope_slots(main)}}));
   MLA_TRY(main.check(p.batch, p.q_len, names.batched));
   if (!has_extra(p)) return {};
   MLA_TRY(check_present({{names.extra_kv, p.extra_kv_latent, extra.slots},
-                         {names.extra_kv, p.extra_kv_rope, has_rope ? extra.slots : 0}}));
+                         {names.extra_kv, p.extra_kv_rope, rope_slots(extra)}}));
   return extra.check(p.batch, p.q_len, names.batched);
 }
 
 class Launch {
  public:
-  Launch(const Problem& p, const AttentionTypes& types, void* workspace)
+  Launch(const Problem& p, const Types& types, void* workspace)
       : p_(p),
         division_(divide(p)),
         isa_(active_isa()),
@@ -244,7 +247,7 @@ class Launch {
     }
     AttendItem item;
     item.q_dtype = types_.q;
-    item.format = &types_.kv;
+    item.format = part.selection.format;
     item.rows = block.rows;
     item.q_latent = query.latent;
     item.q_rope = query.rope;
@@ -286,7 +289,7 @@ class Launch {
   const Problem& p_;
   const Division division_;
   const Isa& isa_;
-  const AttentionTypes types_;
+  const Types types_;
   const Selection main_;
   const Selection extra_;
   const RowTensor q_latent_;
@@ -297,26 +300,25 @@ class Launch {
 
 }  // namespace
 
-Status can_run(const Problem& p, const AttentionTypes& types, const Names& names) {
+Status can_run(const Problem& p, const Types& types, const Names& names) {
   MLA_TRY(check_environment());
   MLA_TRY(check_shapes(p, types, names));
   MLA_TRY(check_page_strides(names.kv, types.kv, pool_view(p), p.num_pages));
   if (has_extra(p)) {
     const Problem extra = as_extra(p);
-    MLA_TRY(check_page_strides(names.extra_kv, types.kv, pool_view(extra), extra.num_pages));
+    MLA_TRY(check_page_strides(names.extra_kv, types.extra_kv, pool_view(extra), extra.num_pages));
   }
   return check_scales(types.q, types.kv, scales(p));
 }
 
-Status workspace_size(const Problem& p, const AttentionTypes& types, const Names& names,
-                      int64_t* bytes) {
+Status workspace_size(const Problem& p, const Types& types, const Names& names, int64_t* bytes) {
   MLA_TRY(check_shapes(p, types, names));
   const Division division = divide(p);
   *bytes = Partials::bytes(division.slots(), query_tokens(p) * p.num_heads, types.kv.d_v);
   return {};
 }
 
-Status launch(const Problem& p, const AttentionTypes& types, const Names& names, Buffer workspace) {
+Status launch(const Problem& p, const Types& types, const Names& names, Buffer workspace) {
   MLA_TRY(can_run(p, types, names));
   MLA_TRY(check_values(p, types, names));
   return Launch(p, types, workspace.data).run();

@@ -7,6 +7,13 @@
 
 namespace mla::cpu::sparse {
 
+struct Types {
+  DType q;
+  CacheFormat kv;
+  CacheFormat extra_kv;
+  DType out;
+};
+
 // The names that an op's arguments have in messages.
 struct Names {
   const char* kv;
@@ -17,11 +24,10 @@ struct Names {
 inline constexpr Names kDecodeNames = {"kv_cache", "extra_kv_cache", true};
 inline constexpr Names kPrefillNames = {"kv", "extra_kv", false};
 
-Status can_run(const mla_sparse_decode_problem& problem, const AttentionTypes& types,
-               const Names& names);
-Status workspace_size(const mla_sparse_decode_problem& problem, const AttentionTypes& types,
+Status can_run(const mla_sparse_decode_problem& problem, const Types& types, const Names& names);
+Status workspace_size(const mla_sparse_decode_problem& problem, const Types& types,
                       const Names& names, int64_t* bytes);
-Status launch(const mla_sparse_decode_problem& problem, const AttentionTypes& types,
-              const Names& names, Buffer workspace);
+Status launch(const mla_sparse_decode_problem& problem, const Types& types, const Names& names,
+              Buffer workspace);
 
 }  // namespace mla::cpu::sparse

@@ -9,6 +9,7 @@ namespace mla::cpu::sparse {
 
 // The tokens that query tokens select from one cache by indices [batch, q_len, topk].
 struct Selection {
+  const CacheFormat* format;
   const char* indices_name;
   const char* length_name;
   const int32_t* indices;

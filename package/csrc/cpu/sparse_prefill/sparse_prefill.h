@@ -11,7 +11,8 @@ namespace mla::cpu {
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
           int kDV = kLatent>
 struct SparsePrefill : Op<mla_sparse_prefill_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv, kDQk, kDV>, kOut};
+  static constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk, kDV>;
+  static constexpr sparse::Types kTypes = {kQ, kFormat, kFormat, kOut};
   static_assert(sparse_prefill::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV));
 
   static Status can_run(const Problem& problem);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "cpu/elements.h"
+#include "common/dtype.h"
 
 namespace mla::cpu::store_kv {
 namespace {

@@ -63,19 +63,12 @@ void store_row(const Problem& p, DType in, const CacheFormat& format, int64_t t,
   }
 }
 
-Status check_row_scales(const CacheFormat& format, const Problem& p) {
-  MLA_TRY(check_store_scales(format, p));
-  if (format.scale_type != DType::e4m3 || p.power_of_two_scales == 0) return {};
-  return Status::error(MLA_UNSUPPORTED, "power_of_two_scales", "True",
-                       text("False, because the scales of ", format.name, " are e4m3"));
-}
-
 }  // namespace
 
 Status can_run(const Problem& p, const CacheFormat& format) {
   MLA_TRY(check_environment());
   MLA_TRY(check_extents({{"num_tokens", p.num_tokens}}));
-  return check_row_scales(format, p);
+  return check_store_scales(format, p);
 }
 
 Status launch(const Problem& p, DType in, const CacheFormat& format) {

@@ -42,6 +42,8 @@ template <DType kType, int kBytes>
 __device__ __forceinline__ float scale_of(const Raw<kBytes>& scales, int group) {
   if constexpr (kType == DType::e8m0) {
     return e8m0_to_fp32(part<uint8_t>(scales, group));
+  } else if constexpr (kType == DType::e4m3) {
+    return e4m3_to_fp32(part<uint8_t>(scales, group));
   } else {
     return part<float>(scales, group);
   }
@@ -63,7 +65,7 @@ __device__ __forceinline__ float scale_at(const Raw<kBytes>& scales, int chunk, 
   return found;
 }
 
-// @pre The cache holds e4m3 with scales of its groups, and a rope part of 16 bits, if any.
+// @pre The cache holds e4m3 or e2m1 with scales of its groups.
 template <DType kKv, DType kOut, int kDQk, bool kVectors>
 __device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered_groups(
     const typename CacheRows<kKv, kDQk>::Row& row, int lane) {
@@ -71,10 +73,12 @@ __device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered_groups(
   constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk>;
   constexpr int kAligned = kAlignment<kKv, kVectors>;
   constexpr Packing kPacking = kPackingOf<kOut>;
-  RawPack<DType::e4m3> latent[Out::kLatentChunks];
+  constexpr DType kLatent = kFormat.latent_type;
+  constexpr int kBytes = kBytesOf<kLatent, kChunk>;
+  RawPack<kLatent> latent[Out::kLatentChunks];
 #pragma unroll
   for (int i = 0; i < Out::kLatentChunks; ++i) {
-    latent[i] = load_pack<DType::e4m3, kAligned, kPacking>(row.latent + i * kChunk, lane);
+    latent[i] = load_pack<kLatent, kAligned, kPacking>(row.latent + i * kBytes, lane);
   }
   const auto scales = load<Raw<kFormat.scale_bytes>, kAligned>(row.scales);
   Out packs;
@@ -86,7 +90,7 @@ __device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered_groups(
   for (int i = 0; i < Out::kLatentChunks; ++i) {
     const float first = scale_at<kKv, kDQk>(scales, i, half_column<kPacking>(0, lane));
     const float second = scale_at<kKv, kDQk>(scales, i, half_column<kPacking>(1, lane));
-    packs.latent[i] = dequantised<DType::e4m3, kOut>(latent[i], first, second);
+    packs.latent[i] = dequantised<kLatent, kOut>(latent[i], first, second);
   }
   return packs;
 }
@@ -119,7 +123,7 @@ __device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered(
 // kernels with scales of one byte spill on Blackwell.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 template <DType kKv, int kDQk>
-inline constexpr int kMinBlocks = kCacheFormat<kKv, kDQk>.scale_type == DType::e8m0 ? 12 : 16;
+inline constexpr int kMinBlocks = element_bytes(kCacheFormat<kKv, kDQk>.scale_type) == 1 ? 12 : 16;
 #else
 template <DType kKv, int kDQk>
 inline constexpr int kMinBlocks = 16;

@@ -24,13 +24,13 @@ struct Arguments {
   bool has_power_of_two_scales;
 };
 
-template <DType kIn>
-__device__ __forceinline__ RawPack<DType::e4m3> quantised(const RawPack<kIn>& pack,
-                                                          const ScaleDivisor& scale) {
+template <DType kIn, DType kTo = DType::e4m3>
+__device__ __forceinline__ RawPack<kTo> quantised(const RawPack<kIn>& pack,
+                                                  const ScaleDivisor& scale) {
   float values[kPack];
   to_fp32<kIn>(pack, values);
   scale.divide(values);
-  return from_fp32<DType::e4m3>(values);
+  return from_fp32<kTo>(values);
 }
 
 template <DType kIn, int kChunks, bool kHasRope>
@@ -54,33 +54,55 @@ __device__ __forceinline__ unsigned row_mask() {
   return 0xffu << (threadIdx.x % kWarp / kRowLanes * kRowLanes);
 }
 
-// Returns the scale of a group of columns, the same to all lanes that have some of them: kLanes of
-// them in chunks from `first`. It is a normal number, so that the quotients keep their precision
-// and a group of zeros divides; NaN does not take part.
-template <int kGroupChunks, int kLanes, class Packs>
-__device__ __forceinline__ float group_scale(const Packs& row, int first, bool is_power_of_two) {
+// The greater of two numbers; NaN if one is NaN.
+__device__ __forceinline__ float greater_or_nan(float left, float right) {
+  float greater;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(greater) : "f"(left), "f"(right));
+  return greater;
+}
+
+// Returns the greatest magnitude of a group of columns, the same to all lanes that have some of
+// them: kLanes of them in chunks from `first`. NaN does not take part, or decides.
+template <int kGroupChunks, int kLanes, bool kNanDecides, class Packs>
+__device__ __forceinline__ float greatest_magnitude(const Packs& row, int first) {
+  const auto greater = [](float left, float right) {
+    return kNanDecides ? greater_or_nan(left, right) : fmaxf(left, right);
+  };
   float greatest = 0;
 #pragma unroll
   for (int i = 0; i < kGroupChunks; ++i) {
     float values[kPack];
     to_fp32<Packs::kElement>(row.latent[first + i], values);
 #pragma unroll
-    for (const float value : values) greatest = fmaxf(greatest, fabsf(value));
+    for (const float value : values) greatest = greater(greatest, fabsf(value));
   }
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-    greatest = fmaxf(greatest, __shfl_xor_sync(row_mask(), greatest, distance));
+    greatest = greater(greatest, __shfl_xor_sync(row_mask(), greatest, distance));
   }
-  const float scale = __fdiv_rn(greatest, kMaxE4m3);
-  if (!is_power_of_two) return fminf(fmaxf(scale, FLT_MIN), FLT_MAX);
-  return power_of_two_from(fminf(fmaxf(scale, kLeastPowerOfTwoScale), kGreatestPowerOfTwoScale));
+  return greatest;
 }
 
-// @pre An e8m0 scale is a normal power of two.
+// Rounds a scale to its type. One of fp32 is a normal number, so that the quotients keep their
+// precision and a group of zeros divides. NaN stays NaN, where the group is lost.
+template <DType kType>
+__device__ __forceinline__ float rounded_scale(float scale, bool is_power_of_two) {
+  if constexpr (kType == DType::e4m3) {
+    const float clamped = fminf(fmaxf(scale, kLeastE4m3), kMaxE4m3);
+    return isnan(scale) ? scale : e4m3_to_fp32(fp32_to_e4m3(clamped));
+  } else {
+    if (!is_power_of_two) return fminf(fmaxf(scale, FLT_MIN), FLT_MAX);
+    return power_of_two_from(fminf(fmaxf(scale, kLeastPowerOfTwoScale), kGreatestPowerOfTwoScale));
+  }
+}
+
+// @pre The scale is one of its type.
 template <DType kType, int kBytes>
 __device__ __forceinline__ void set_scale(Raw<kBytes>& scales, int i, float scale) {
   if constexpr (kType == DType::e8m0) {
-    set_part(scales, i, static_cast<uint8_t>(__float_as_uint(scale) >> 23));
+    set_part(scales, i, fp32_to_e8m0(scale));
+  } else if constexpr (kType == DType::e4m3) {
+    set_part(scales, i, fp32_to_e4m3(scale));
   } else {
     set_part(scales, i, scale);
   }
@@ -88,13 +110,18 @@ __device__ __forceinline__ void set_scale(Raw<kBytes>& scales, int i, float scal
 
 // Quantises a row whose groups of columns have scales. A group is some chunks, or a part of one.
 //
-// @pre The latent of the format is e4m3.
+// @pre The latent of the format is e4m3 or e2m1.
 template <DType kKv, int kDQk, bool kVectors, class Packs>
 __device__ __forceinline__ void store_groups(const Packs& row, bool has_power_of_two_scales,
                                              const typename CacheRows<kKv, kDQk>::Row& to,
                                              int lane) {
   constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk>;
   constexpr DType kIn = Packs::kElement;
+  constexpr DType kLatent = kFormat.latent_type;
+  constexpr DType kScale = kFormat.scale_type;
+  constexpr bool kHasNan = kLatent == DType::e4m3;  // without, the scale of a group is NaN
+  constexpr float kMax = kHasNan ? kMaxE4m3 : kMaxE2m1;
+  constexpr int kBytes = kBytesOf<kLatent, kChunk>;
   constexpr int kAligned = kAlignment<kKv, kVectors>;
   constexpr int kGroup = kFormat.scale_group;
   constexpr int kGroupChunks = kGroup > kChunk ? kGroup / kChunk : 1;
@@ -102,23 +129,24 @@ __device__ __forceinline__ void store_groups(const Packs& row, bool has_power_of
   constexpr int kGroupLanes = kRowLanes / kChunkGroups;
   constexpr int kSteps = Packs::kLatentChunks / kGroupChunks;
   static_assert(kSteps * kGroupChunks == Packs::kLatentChunks && kSteps <= kRowLanes);
-  Raw<kChunkGroups * kElementBytes<kFormat.scale_type>> own_scales{};  // lane i has those of step i
+  Raw<kChunkGroups * kElementBytes<kScale>> own_scales{};  // lane i has those of step i
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     const int first = step * kGroupChunks;
-    const bool is_power_of_two = kFormat.scale_type == DType::e8m0 || has_power_of_two_scales;
-    const float scale = group_scale<kGroupChunks, kGroupLanes>(row, first, is_power_of_two);
+    const float greatest = greatest_magnitude<kGroupChunks, kGroupLanes, !kHasNan>(row, first);
+    const float scale = rounded_scale<kScale>(__fdiv_rn(greatest, kMax),
+                                              kScale == DType::e8m0 || has_power_of_two_scales);
     const ScaleDivisor divisor(scale);
 #pragma unroll
     for (int i = 0; i < kChunkGroups; ++i) {
       const float one =
           kChunkGroups == 1 ? scale : __shfl_sync(row_mask(), scale, i * kGroupLanes, kRowLanes);
-      if (lane == step) set_scale<kFormat.scale_type>(own_scales, i, one);
+      if (lane == step) set_scale<kScale>(own_scales, i, one);
     }
 #pragma unroll
     for (int i = first; i < first + kGroupChunks; ++i) {
-      store_pack<DType::e4m3, kAligned>(quantised<kIn>(row.latent[i], divisor),
-                                        to.latent + i * kChunk, lane);
+      store_pack<kLatent, kAligned>(quantised<kIn, kLatent>(row.latent[i], divisor),
+                                    to.latent + i * kBytes, lane);
     }
   }
   // The scales of lanes beyond the steps are padding, and 0.

@@ -83,10 +83,10 @@ PyObject* Problem::shape_text(const TensorBinding& binding) const {
   const Ref comma(text(", "));
   const Ref joined(names && comma ? PyUnicode_Join(comma.get(), names.get()) : nullptr);
   if (!joined) return nullptr;
-  return binding.row != Row::packed || type_->byte_row || spec_.format->rope == 0
+  return binding.row != Row::packed || type_->byte_row || format_->rope == 0
              ? PyUnicode_FromFormat("[%U]", joined.get())
              : PyUnicode_FromFormat("[%U], or a pair with %d and %d in the last place",
-                                    joined.get(), spec_.format->latent, spec_.format->rope);
+                                    joined.get(), format_->latent, format_->rope);
 }
 
 inline bool Problem::set_dim(int dim, int64_t extent, Argument argument) {
@@ -207,13 +207,13 @@ int64_t Problem::row_extent(const TensorBinding& binding) const {
     case Row::fixed:
       return binding.extent;
     case Row::packed:
-      return type_->byte_row ? spec_.format->token_bytes : spec_.format->d_qk;
+      return type_->byte_row ? format_->token_bytes : format_->d_qk;
     case Row::latent:
-      return spec_.format->latent;
+      return format_->latent;
     case Row::rope:
-      return spec_.format->rope;
+      return format_->rope;
     case Row::value:
-      return spec_.format->d_v;
+      return format_->d_v;
   }
   return kAnyExtent;
 }
@@ -222,7 +222,7 @@ int64_t Problem::row_extent(const TensorBinding& binding) const {
 void Problem::derive_rope(const TensorBinding& binding) {
   const int64_t* latent = &field_at(binding.offset);
   int64_t* rope = &field_at(binding.rope_offset);
-  rope[0] = latent[0] == 0 ? 0 : latent[0] + spec_.format->latent * type_->bytes;
+  rope[0] = latent[0] == 0 ? 0 : latent[0] + format_->latent * type_->bytes;
   for (int i = 1; i <= binding.outer; ++i) rope[i] = latent[i];
 }
 
@@ -231,7 +231,7 @@ bool Problem::set_pair(const TensorBinding& binding, PyObject* pair) {
     return refuse(MLA_SHAPE, {binding.name},
                   PyUnicode_FromFormat("%zd tensors", PyTuple_Size(pair)), shape_text(binding));
   }
-  const CacheFormat& format = *spec_.format;
+  const CacheFormat& format = *format_;
   return set_view(binding, {binding.name, 0}, PyTuple_GetItem(pair, 0), format.latent,
                   binding.offset) &&
          set_view(binding, {binding.name, 1}, PyTuple_GetItem(pair, 1), format.rope,
@@ -245,7 +245,7 @@ bool Problem::is_cache_scale(const TensorBinding& binding) const {
 }
 
 bool Problem::set_none(const TensorBinding& binding) {
-  if (partial_ || (binding.row == Row::rope && spec_.format->rope == 0)) return true;
+  if (partial_ || (binding.row == Row::rope && format_->rope == 0)) return true;
   if (is_cache_scale(binding)) {
     return refuse(MLA_DTYPE, {binding.name}, text("None"),
                   PyUnicode_FromFormat("a float32 tensor of one element, because kv_cache is %s",
@@ -260,6 +260,7 @@ bool Problem::set_none(const TensorBinding& binding) {
 bool Problem::set_tensor(int index, PyObject* value) {
   const TensorBinding& binding = spec_.op->tensors[index];
   type_ = spec_.types[index];
+  format_ = spec_.formats[index];
   if (value == Py_None) return set_none(binding);
   const bool two_views = binding.row == Row::packed && !type_->byte_row;
   if (two_views && PyTuple_Check(value)) return set_pair(binding, value);

@@ -20,6 +20,7 @@ struct Spec {
   const CacheFormat* format;  // of the op's cache; null for an op without one
   int32_t device_type;
   const ElementType* types[kMaxTensors];
+  const CacheFormat* formats[kMaxTensors];  // of the cache that a tensor is, or whose rows it has
   Limits limits[kMaxDims];
   Limits scalar_limits[kMaxScalars];  // read for integers only
 };
@@ -91,7 +92,8 @@ class Problem {
   const Spec& spec_;
   Call call_;
   Memory memory_;
-  const ElementType* type_ = nullptr;  // the type of the tensor that is being set
+  const ElementType* type_ = nullptr;    // the type of the tensor that is being set
+  const CacheFormat* format_ = nullptr;  // and its format
   bool partial_ = false;
   uint32_t bound_dims_ = 0;      // a bit for each dimension
   Argument dim_from_[kMaxDims];  // the argument that bound a dimension

@@ -7,7 +7,7 @@
 #include "launcher/arguments/problem.h"
 #include "launcher/arguments/scalar.h"
 #include "launcher/python/mapping.h"
-#include "mla/formats.h"
+#include "launcher/types/spec.h"
 
 namespace mla::launcher {
 namespace {
@@ -184,110 +184,6 @@ bool find_variant(const Payload& payload, const char* name, Kernel* kernel) {
   return refuse_payload(PyUnicode_FromFormat("%U has no variant %s", payload.path, name));
 }
 
-// A width that is left out is the default one.
-bool read_width(PyObject* traits, const char* name, int* width) {
-  if (PyMapping_HasKeyString(traits, name) == 0) return true;
-  const Ref value(PyMapping_GetItemString(traits, name));
-  const long number = value ? PyLong_AsLong(value.get()) : -1;
-  if (number == -1 && PyErr_Occurred()) return false;
-  *width = static_cast<int>(number);
-  return true;
-}
-
-bool find_format(PyObject* traits, Spec* spec) {
-  spec->format = nullptr;
-  if (PyMapping_HasKeyString(traits, "kv_dtype") == 0) return true;
-  int d_qk = kHeadDim, d_v = kLatent;
-  const Ref value(PyMapping_GetItemString(traits, "kv_dtype"));
-  const char* name = value ? PyUnicode_AsUTF8AndSize(value.get(), nullptr) : nullptr;
-  if (name == nullptr || !read_width(traits, "d_qk", &d_qk) || !read_width(traits, "d_v", &d_v)) {
-    return false;
-  }
-  for (const CacheFormat* format : kEveryCacheFormat) {
-    if (strcmp(format->name, name) != 0 || format->d_qk != d_qk || format->d_v != d_v) continue;
-    spec->format = format;
-    return true;
-  }
-  PyErr_Format(PyExc_ValueError, "no cache has kv_dtype '%s', d_qk %d and d_v %d", name, d_qk, d_v);
-  return false;
-}
-
-bool find_types(PyObject* traits, Spec* spec) {
-  for (int i = 0; i < spec->op->num_tensors; ++i) {
-    const char* name = spec->op->tensors[i].dtype;
-    spec->types[i] = element_type(name);
-    if (spec->types[i] != nullptr) continue;
-    if (strcmp(name, "kv_dtype") == 0 && spec->format != nullptr) {
-      spec->types[i] = cache_type(*spec->format);
-      continue;
-    }
-    const Ref value(PyMapping_GetItemString(traits, name));
-    const char* dtype = value ? PyUnicode_AsUTF8AndSize(value.get(), nullptr) : nullptr;
-    if (dtype == nullptr) return false;
-    spec->types[i] = element_type(dtype);
-    if (spec->types[i] == nullptr) {
-      PyErr_Format(PyExc_ValueError, "%s has the unknown dtype '%s'", name, dtype);
-      return false;
-    }
-  }
-  return true;
-}
-
-Limits* find_limits(Spec* spec, const char* name) {
-  const OpBinding& op = *spec->op;
-  for (int i = 0; i < op.num_dims; ++i) {
-    if (strcmp(op.dims[i], name) == 0) return &spec->limits[i];
-  }
-  for (int i = 0; i < op.num_scalars; ++i) {
-    const ScalarBinding& scalar = op.scalars[i];
-    if (scalar.kind == Kind::int64 && strcmp(scalar.name, name) == 0) {
-      return &spec->scalar_limits[i];
-    }
-  }
-  return nullptr;
-}
-
-bool read_limit(PyObject* name, PyObject* value, Spec* spec) {
-  long long min, max, multiple_of;
-  int of_plan = 0;
-  const char* dim = PyUnicode_AsUTF8AndSize(name, nullptr);
-  if (dim == nullptr ||
-      !PyArg_ParseTuple(value, "LLL|p:limits", &min, &max, &multiple_of, &of_plan)) {
-    return false;
-  }
-  Limits* limits = find_limits(spec, dim);
-  if (limits == nullptr) {
-    PyErr_Format(PyExc_ValueError, "%s has no dimension or integer '%s'", spec->op->name, dim);
-    return false;
-  }
-  if (min < 0 || max < min || multiple_of < 1) {
-    PyErr_Format(PyExc_ValueError, "the limits of %s are no range: %R", dim, value);
-    return false;
-  }
-  *limits = {min, max, multiple_of, of_plan != 0};
-  return true;
-}
-
-bool read_limits(PyObject* limits, Spec* spec) {
-  for (Limits& unlimited : spec->limits) unlimited = Limits();
-  for (Limits& unlimited : spec->scalar_limits) unlimited = Limits();
-  const Ref copy = copy_arguments(limits);
-  PyObject *name, *value;
-  Py_ssize_t position = 0;
-  while (copy && PyDict_Next(copy.get(), &position, &name, &value)) {
-    if (!read_limit(name, value, spec)) return false;
-  }
-  return static_cast<bool>(copy);
-}
-
-bool find_device(const char* device, Spec* spec) {
-  const bool is_cuda = strcmp(device, "cuda") == 0;
-  spec->device_type = is_cuda ? dlpack::kCuda : dlpack::kCpu;
-  if (is_cuda || strcmp(device, "cpu") == 0) return true;
-  PyErr_Format(PyExc_ValueError, "device is 'cpu' or 'cuda', not '%s'", device);
-  return false;
-}
-
 PyCFunction untyped(void (*function)()) { return reinterpret_cast<PyCFunction>(function); }
 
 PyMethodDef methods[] = {
@@ -330,9 +226,7 @@ PyObject* make_kernel(Payload* payload, PyObject* positional, PyObject* keywords
   Ref self(PyType_GenericAlloc(kernel_type, 0));
   if (!self) return nullptr;
   auto* kernel = reinterpret_cast<Kernel*>(self.get());
-  if (!find_variant(*payload, name, kernel) || !find_format(traits, &kernel->spec) ||
-      !find_types(traits, &kernel->spec) || !read_limits(limits, &kernel->spec) ||
-      !find_device(device, &kernel->spec)) {
+  if (!find_variant(*payload, name, kernel) || !read_spec(traits, limits, device, &kernel->spec)) {
     return nullptr;
   }
   Py_IncRef(reinterpret_cast<PyObject*>(payload));

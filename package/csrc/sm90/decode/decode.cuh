@@ -85,7 +85,7 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
   static cuda::PreparedDevices prepared;
   return prepared.ensure(device, [device]() -> Status {
-    MLA_TRY((prepare_kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>()));
+    MLA_TRY((prepare_kernels<Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>>()));
     MLA_TRY(prepare_plan(device));
     return prepare_combine<kOut>(device);
   });

@@ -11,19 +11,19 @@
 namespace mla::sm90 {
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kDQk = kHeadDim>
+          int kDQk = kHeadDim, ExtraKv kExtraKv = ExtraKv::same>
 struct Kernels;
 
-template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk>
-struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk> {
-  using Format = rows_m64::Format<kQ, kKv, kDQk>;
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk, ExtraKv kExtraKv>
+struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kExtraKv> {
+  using Format = rows_m64::Format<kQ, kKv, kDQk, kExtraKv>;
   static constexpr int kMaxCluster = Format::template kMaxCluster<kLoad>;
 
   template <int kCluster>
   static Kernel of_cluster() {
     return {reinterpret_cast<const void*>(
                 rows_m64::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64,
-                                           kCluster, kDQk>),
+                                           kExtraKv, kCluster, kDQk>),
             rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<Format>)};
   }
   static Kernel of(const Shape& shape) {
@@ -48,10 +48,10 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kHeadDim> {
   static std::array<Kernel, 2> all() { return {of_rows<16>(), of_rows<swap_ab_rows(kKv)>()}; }
 };
 
-template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kDQk = kHeadDim>
+// `Kernels` are those of a variant.
+template <class Kernels>
 Status prepare_kernels() {
-  for (const Kernel& kernel : Kernels<Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk>::all()) {
+  for (const Kernel& kernel : Kernels::all()) {
     MLA_TRY(prepare_kernel(kernel));
   }
   return {};

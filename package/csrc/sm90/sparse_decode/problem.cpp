@@ -78,6 +78,7 @@ void set_query(const Problem& p, const Traits& traits, QueryView<TokenView>* que
 
 // A cache and what is selected of it.
 struct Source {
+  const CacheFormat* format;
   const char* name;
   const char* indices_name;
   int64_t num_pages;
@@ -87,8 +88,10 @@ struct Source {
   int64_t slots() const { return saturating_product({num_pages, page_size}); }
 };
 
-Source source_of(const Problem& p, const char* name, const char* indices_name) {
-  return {name,
+Source source_of(const Problem& p, const CacheFormat& format, const char* name,
+                 const char* indices_name) {
+  return {&format,
+          name,
           indices_name,
           p.num_pages,
           p.page_size,
@@ -103,17 +106,18 @@ Source source_of(const Problem& p, const char* name, const char* indices_name) {
            static_cast<int32_t>(p.topk)}};
 }
 
-Source main_source(const Problem& p, const Names& names) {
-  return source_of(p, names.kv, "indices");
+Source main_source(const Problem& p, const Traits& traits, const Names& names) {
+  return source_of(p, traits.format(), names.kv, "indices");
 }
 
-Source extra_source(const Problem& p, const Names& names) {
-  return source_of(as_extra(p), names.extra_kv, "extra_indices");
+Source extra_source(const Problem& p, const Traits& traits, const Names& names) {
+  return source_of(as_extra(p), traits.second_format(), names.extra_kv, "extra_indices");
 }
 
 // The kernel counts the offsets of rows of bytes in 16 bytes, with 32 bits, and those of scales
 // that follow the rows of their page in 8 bytes. The greatest number stands for no row.
-Status check_reach(const Source& source, const CacheFormat& format) {
+Status check_reach(const Source& source) {
+  const CacheFormat& format = *source.format;
   const bool of_page = format.scale_place == ScalePlace::page;
   const int64_t most_bytes = (int64_t{1} << (of_page ? 35 : 36)) - format.token_bytes;
   const SelectedKvView& view = source.view;
@@ -126,8 +130,8 @@ Status check_reach(const Source& source, const CacheFormat& format) {
                 text("rows within 2^", of_page ? 35 : 36, " bytes"));
 }
 
-Status set_view(const Source& source, const Traits& traits, SelectedKvView* to) {
-  const CacheFormat& format = traits.format();
+Status set_view(const Source& source, SelectedKvView* to) {
+  const CacheFormat& format = *source.format;
   MLA_TRY(check_page_strides(source.name, format, source.num_pages, source.page_size,
                              source.view.latent_stride_page, source.view.latent_stride_token));
   *to = source.view;
@@ -146,14 +150,14 @@ Status set_view(const Source& source, const Traits& traits, SelectedKvView* to) 
     }
   }
   MLA_TRY(check_aligned_to_16_bytes(
-      source.name, to->latent, traits.kv,
+      source.name, to->latent, format.dtype,
       {{to->latent_stride_page, source.num_pages}, {to->latent_stride_token, source.page_size}}));
   if (format.has_rope_view()) {
     return check_aligned_to_16_bytes(
-        source.name, to->rope, traits.kv,
+        source.name, to->rope, format.dtype,
         {{to->rope_stride_page, source.num_pages}, {to->rope_stride_token, source.page_size}});
   }
-  return format.is_bytes && slots > 0 ? check_reach(source, format) : Status();
+  return format.is_bytes && slots > 0 ? check_reach(source) : Status();
 }
 
 }  // namespace
@@ -164,8 +168,8 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
   MLA_TRY(set_shape(p, params));
   MLA_TRY(set_scales(p, traits, params));
   set_query(p, traits, &params->query);
-  MLA_TRY(set_view(main_source(p, names), traits, &params->main));
-  MLA_TRY(set_view(extra_source(p, names), traits, &params->extra));
+  MLA_TRY(set_view(main_source(p, traits, names), &params->main));
+  MLA_TRY(set_view(extra_source(p, traits, names), &params->extra));
   if (params->extra.indices == nullptr) params->extra.topk = 0;
   const auto main_end = static_cast<int32_t>(round_up(p.topk, kTileTokens));
   const bool has_extra = params->extra.topk > 0;
@@ -187,14 +191,15 @@ Status check_tensors(const Problem& p, const Traits& traits, const Names& names)
   const CacheFormat& format = traits.format();
   const auto check_cache = [&](const Source& source) {
     const int64_t slots = source.slots();
-    return check_present({{source.indices_name, source.view.indices, source.view.topk},
-                          {source.name, source.view.latent, slots},
-                          {source.name, source.view.rope, format.has_rope_view() ? slots : 0}});
+    return check_present(
+        {{source.indices_name, source.view.indices, source.view.topk},
+         {source.name, source.view.latent, slots},
+         {source.name, source.view.rope, source.format->has_rope_view() ? slots : 0}});
   };
   MLA_TRY(
       check_present({{"q", p.q_latent, 1}, {"q", p.q_rope, format.rope > 0}, {"out", p.out, 1}}));
-  MLA_TRY(check_cache(main_source(p, names)));
-  return p.extra_indices == nullptr ? Status() : check_cache(extra_source(p, names));
+  MLA_TRY(check_cache(main_source(p, traits, names)));
+  return p.extra_indices == nullptr ? Status() : check_cache(extra_source(p, traits, names));
 }
 
 int64_t workspace_bytes(const Params& params) {

@@ -6,33 +6,40 @@
 
 namespace mla::sm90 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
+          ExtraKv kExtraKv>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::can_run(
+    const Problem& problem) {
   return can_run(problem, sparse_decode::kDecodeNames);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::workspace_size(const Problem& problem,
-                                                                           int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
+          ExtraKv kExtraKv>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::workspace_size(
+    const Problem& problem, int64_t* bytes) {
   return workspace_size(problem, sparse_decode::kDecodeNames, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::launch(const Problem& problem,
-                                                                   ConstBuffer, Buffer workspace,
-                                                                   Stream stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
+          ExtraKv kExtraKv>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::launch(const Problem& problem,
+                                                                             ConstBuffer,
+                                                                             Buffer workspace,
+                                                                             Stream stream) {
   return launch(problem, sparse_decode::kDecodeNames, workspace, stream);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::can_run(
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
+          ExtraKv kExtraKv>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::can_run(
     const Problem& problem, const sparse_decode::Names& names) {
   sparse_decode::Params params;
   return sparse_decode::describe(problem, kTraits, names, &params);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::workspace_size(
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
+          ExtraKv kExtraKv>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::workspace_size(
     const Problem& problem, const sparse_decode::Names& names, int64_t* bytes) {
   sparse_decode::Params params;
   MLA_TRY(sparse_decode::describe(problem, kTraits, names, &params));
@@ -40,8 +47,9 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::workspace_size(
   return {};
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::launch(
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
+          ExtraKv kExtraKv>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::launch(
     const Problem& problem, const sparse_decode::Names& names, Buffer workspace, Stream stream) {
   sparse_decode::Params params;
   MLA_TRY(sparse_decode::describe(problem, kTraits, names, &params));
@@ -53,8 +61,9 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::launch(
   MLA_TRY(guard.status());
   MLA_TRY(sparse_decode::encode_maps(kTraits, &params));
   MLA_TRY(prepare(problem.device));
-  const Kernel kernel =
-      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk>::of(params.shape);
+  using VariantKernels =
+      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>;
+  const Kernel kernel = VariantKernels::of(params.shape);
   bool fits = true;
   MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
   if (fits) return {};
@@ -62,11 +71,13 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::launch(
   return launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk>
-Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk>::prepare(int32_t device) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
+          ExtraKv kExtraKv>
+Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::prepare(int32_t device) {
   static cuda::PreparedDevices prepared;
-  return prepared.ensure(
-      device, prepare_kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk>);
+  using VariantKernels =
+      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>;
+  return prepared.ensure(device, prepare_kernels<VariantKernels>);
 }
 
 }  // namespace mla::sm90

@@ -10,9 +10,10 @@
 
 namespace mla::sm90 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
+          ExtraKv kExtraKv = ExtraKv::same>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
-  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk));
+  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv));
 
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
@@ -27,7 +28,7 @@ struct SparseDecode : Op<mla_sparse_decode_problem> {
                        Stream stream);
 
  private:
-  static constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule, kDQk};
+  static constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule, kDQk, kLatent, kExtraKv};
 };
 
 }  // namespace mla::sm90

@@ -7,11 +7,12 @@ namespace mla::sm90::sparse_decode {
 
 // The kernel gathers the selected rows, of 576 columns or of 512. It dequantizes those of the
 // formats that have a policy in sm90/mainloop/rows_m64/format_byte_rows.cuh.
-constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule, int d_qk) {
+constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule, int d_qk,
+                        ExtraKv extra_kv) {
   const CacheFormat* const format = find_cache_format(kv, d_qk, kLatent);
   if (format == nullptr) return false;
-  const bool dequantizes =
-      q == DType::bf16 && format->is_bytes && format->latent_type == DType::e4m3;
+  if (extra_kv != ExtraKv::same && !has_extra_format(kv, d_qk)) return false;
+  const bool dequantizes = q == DType::bf16 && format->is_bytes;
   const bool has_one_type = kv == q && has_16_bits(q);
   return (has_one_type || dequantizes) && out == q && load == Load::gather &&
          schedule == Schedule::rows_m64;

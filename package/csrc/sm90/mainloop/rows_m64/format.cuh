@@ -30,9 +30,9 @@ struct Widths {
 
 // Tensor cores read a 16-bit cache as it is. Its pipelines have two and a half tiles; the latent of
 // a tile is two halves.
-template <DType kQ, DType kKv, int kDQk = kHeadDim>
+template <DType kQ, DType kKv, int kDQk = kHeadDim, ExtraKv kExtraKv = ExtraKv::same>
 struct Format : Widths<kKv, kDQk> {
-  static_assert(kQ == kKv);
+  static_assert(kQ == kKv && kExtraKv == ExtraKv::same);
   using Element = typename ElementOf<kQ>::Type;
   using Staging = NoStaging;
   static constexpr bool kDequantizes = false;

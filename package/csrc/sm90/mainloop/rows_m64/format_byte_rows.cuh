@@ -1,34 +1,53 @@
-// Cache formats that are arrays of bytes: a row has e4m3, the scales of its groups, or scales that
-// follow the rows of its page, and rope columns of bf16 if any.
+// Cache formats that are arrays of bytes: a row has e4m3 or e2m1, the scales of its groups, or
+// scales that follow the rows of its page, and rope columns if any.
 #pragma once
+
+#include <algorithm>
 
 #include "sm90/mainloop/rows_m64/format.cuh"
 #include "sm90/mainloop/selected_kv_gather.cuh"
 
 namespace mla::sm90::rows_m64 {
 
-// What the warps that dequantize rows have in shared memory, each for itself.
+// Rows of bytes as they are copied: a row as it is in memory, then scales that lie elsewhere.
 template <DType kKv, int kDQk>
-struct ByteRowStaging {
+struct ByteRows {
   static constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk, kLatent>;
+  static constexpr bool kHasPageScales = kFormat.scale_place == ScalePlace::page;
+  static constexpr int kRowBytes = kFormat.row_bytes;
+  static constexpr int kVectors = kRowBytes / sizeof(uint4);
+  static constexpr int kScaleOffset = kHasPageScales ? kRowBytes : kFormat.scale_offset;
+  static constexpr int kCopied = kRowBytes + (kHasPageScales ? kFormat.scale_bytes : 0);
+  static constexpr int kCodes = kFormat.latent_type == DType::e2m1 ? 2 : 1;  // of a byte
+  static_assert(kRowBytes % sizeof(uint4) == 0);
+};
+
+// What the warps that dequantize rows have in shared memory, each for itself.
+template <DType kKv, int kDQk, ExtraKv kExtraKv>
+struct ByteRowStaging {
+  using Main = ByteRows<kKv, kDQk>;
+  using Extra = ByteRows<extra_format(kExtraKv, kKv), kDQk>;
   static constexpr int kProducers = 4;
   static constexpr int kTokens = kTileTokens / kProducers;  // of a tile that a warp knows
   static constexpr int kRows = 4;                           // that are copied together
-  static constexpr int kStages = 3;
   static constexpr int kTiles = 4;
   static constexpr uint32_t kAbsent = ~0u;
-  static constexpr bool kHasPageScales = kFormat.scale_place == ScalePlace::page;
+  static constexpr bool kHasPageScales = Main::kHasPageScales;
+  static_assert(Extra::kHasPageScales == kHasPageScales);
 
-  // A row as it is in memory, and the scales that lie elsewhere.
-  static constexpr int kRowBytes = kFormat.row_bytes;
-  static constexpr int kScaleOffset = kHasPageScales ? kRowBytes : kFormat.scale_offset;
   struct alignas(16) Row {
-    uint8_t bytes[kRowBytes + (kHasPageScales ? kFormat.scale_bytes : 0)];
+    uint8_t bytes[std::max(Main::kCopied, Extra::kCopied)];
   };
-  static_assert(kRowBytes % sizeof(uint4) == 0);
+
+  // So many steps are on their way while another one is dequantized. Where memory is left for one
+  // stage more, a step is begun before the dequantizing and not after it.
+  static constexpr int kAhead = 3;
+  static constexpr size_t kLeft = (kDQk > kLatent ? 32 : 40) * 1024;
+  static constexpr int kStages =
+      (kAhead + 1) * kProducers * kRows * sizeof(Row) <= kLeft ? kAhead + 1 : kAhead;
 
   struct Warp {
-    // Rows as they are in memory: some are on their way while others are dequantized.
+    // Some rows are on their way while others are dequantized.
     Row rows[kStages][kRows];
     // These are the offsets of the rows of tiles in their cache, counted in 16 bytes.
     alignas(16) uint32_t offsets[kTiles][kTokens];
@@ -45,10 +64,10 @@ struct ByteRowStaging {
   Boundary scheduler;  // the state of the warp that schedules
 };
 
-template <DType kKv, int kDQk>
+template <DType kKv, int kDQk, ExtraKv kExtraKv>
 struct ByteRowFormat : Widths<kKv, kDQk> {
   using Element = cute::bfloat16_t;
-  using Staging = ByteRowStaging<kKv, kDQk>;
+  using Staging = ByteRowStaging<kKv, kDQk, kExtraKv>;
   static constexpr bool kDequantizes = true;
   static constexpr bool kConvertsQuery = false;
   static constexpr int kLatentStages = 4;
@@ -58,10 +77,22 @@ struct ByteRowFormat : Widths<kKv, kDQk> {
 };
 
 template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_mla, kDQk> : ByteRowFormat<DType::fp8_ds_mla, kDQk> {};
+struct Format<DType::bf16, DType::fp8_ds_mla, kDQk>
+    : ByteRowFormat<DType::fp8_ds_mla, kDQk, ExtraKv::same> {};
 template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_v4, kDQk> : ByteRowFormat<DType::fp8_ds_v4, kDQk> {};
+struct Format<DType::bf16, DType::nvfp4_ds_mla, kDQk>
+    : ByteRowFormat<DType::nvfp4_ds_mla, kDQk, ExtraKv::same> {};
 template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_v41, kDQk> : ByteRowFormat<DType::fp8_ds_v41, kDQk> {};
+struct Format<DType::bf16, DType::fp8_ds_v4, kDQk>
+    : ByteRowFormat<DType::fp8_ds_v4, kDQk, ExtraKv::same> {};
+template <int kDQk>
+struct Format<DType::bf16, DType::mxfp4_ds_v4, kDQk>
+    : ByteRowFormat<DType::mxfp4_ds_v4, kDQk, ExtraKv::same> {};
+template <int kDQk, ExtraKv kExtraKv>
+struct Format<DType::bf16, DType::fp8_ds_v41, kDQk, kExtraKv>
+    : ByteRowFormat<DType::fp8_ds_v41, kDQk, kExtraKv> {};
+template <int kDQk>
+struct Format<DType::bf16, DType::fp4_ds_v41, kDQk>
+    : ByteRowFormat<DType::fp4_ds_v41, kDQk, ExtraKv::same> {};
 
 }  // namespace mla::sm90::rows_m64

@@ -44,10 +44,10 @@ __device__ __forceinline__ void compute_logits(const Params& params, SharedStora
 }
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kCluster, int kDQk>
+          ExtraKv kExtraKv, int kCluster, int kDQk>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  using Format = rows_m64::Format<kQ, kKv, kDQk>;
+  using Format = rows_m64::Format<kQ, kKv, kDQk, kExtraKv>;
   static_assert(kSchedule == Schedule::rows_m64 && kCluster <= Format::template kMaxCluster<kLoad>);
   static_assert(sizeof(SharedStorage<Format>) <= 227 * 1024);
   using Out = typename ElementOf<kOut>::Type;

@@ -1,11 +1,12 @@
-// Gathers rows that hold scales and dequantizes them into the KV pipelines: e4m3 times their
-// scales, rounded once, and rope columns as they are.
+// Gathers rows that hold scales and dequantizes them into the KV pipelines: elements times their
+// scales, rounded once, and rope columns.
 #pragma once
 
 #include <cute/arch/copy_sm80.hpp>
 #include <type_traits>
 
-#include "sm90/mainloop/rows_m64/producer/byte_rows.cuh"
+#include "sm90/mainloop/rows_m64/producer/copy_byte_rows.cuh"
+#include "sm90/mainloop/rows_m64/producer/dequantize_rows.cuh"
 #include "sm90/mainloop/rows_m64/producer/query.cuh"
 #include "sm90/mainloop/selected_kv_gather.cuh"
 
@@ -46,26 +47,39 @@ struct GatherDequantizer {
       find_rows(block);
       // The tile after this one may be one of the next two that are looked up, and may be begun at
       // once.
-      if (kSteps < Staging::kStages && (block + 1) % kTilesAtOnce == 0) wait_for_all_copies();
+      if (kSteps < Staging::kAhead && (block + 1) % kTilesAtOnce == 0) wait_for_all_copies();
 #pragma unroll
-      for (int step = 0; step < Staging::kStages; ++step) {
-        load_step(block, step, stage);
+      for (int step = 0; step < Staging::kAhead; ++step) {
+        load_step(block, step, end_block() - block, stage);
         stage = after(stage);
       }
+      if constexpr (kLoadsFirst) stage = after(stage);
       QueryProducer<Format, GatherDequantizer, Params>{params, shared, first_row}.begin(
           tile, work.request, warp);
       ++tile;
 #pragma unroll 1
       for (; block < end_block(); ++block, ++tile) {
+        const int remaining = end_block() - block;
         producer_acquire(shared, tile);
         if constexpr (kCluster > 1) expect_others(tile);
-#pragma unroll
+        // Unrolled, the code for two formats leaves no room for others in the instruction cache.
+        constexpr int kUnrolled = std::is_same_v<Main, Extra> ? kSteps : 1;
+#pragma unroll kUnrolled
         for (int step = 0; step < kSteps; ++step) {
-          cute::cp_async_wait<Staging::kStages - 1>();
+          cute::cp_async_wait<Staging::kAhead - 1>();
           __syncwarp();
-          dequantize(step, stage, tile);
-          __syncwarp();
-          load_step(block, step + Staging::kStages, stage);
+          if constexpr (kLoadsFirst) {
+            load_step(block, step + Staging::kAhead, remaining, before(stage));
+          }
+          with_rows_of(block, [&](auto rows) {
+            const RowDequantizer<Format, kCluster> dequantizer{shared, rank,
+                                                               first_token(rank, warp)};
+            dequantizer.template dequantize<decltype(rows)>(own.rows[stage], step, tile);
+          });
+          if constexpr (!kLoadsFirst) {
+            __syncwarp();
+            load_step(block, step + Staging::kAhead, remaining, stage);
+          }
           stage = after(stage);
         }
         // Or the compiler keeps what it has made of `tile` above in registers.
@@ -82,16 +96,21 @@ struct GatherDequantizer {
 
  private:
   using Row = typename Staging::Row;
+  using Main = typename Staging::Main;
+  using Extra = typename Staging::Extra;
   static constexpr uint32_t kKnown = Staging::kTokens;    // of a tile, by a warp
   static constexpr uint32_t kTokens = kKnown / kCluster;  // that a warp dequantizes, its first
   static constexpr uint32_t kRows = Staging::kRows;
   static constexpr int kSteps = kTokens / kRows;
-  static constexpr uint32_t kVectors = kChunk * sizeof(Element) / sizeof(uint4);  // of a chunk
   // The offsets are kept of all tiles whose rows are loaded or whose tokens are still to be told.
-  static_assert(2 + (kSteps - 1 + Staging::kStages) / kSteps <= Staging::kTiles);
+  static_assert(2 + (kSteps - 1 + Staging::kAhead) / kSteps <= Staging::kTiles);
+  static constexpr bool kLoadsFirst = Staging::kStages > Staging::kAhead;
 
   static __device__ __forceinline__ uint32_t after(uint32_t stage) {
     return stage + 1 == Staging::kStages ? 0 : stage + 1;
+  }
+  static __device__ __forceinline__ uint32_t before(uint32_t stage) {
+    return stage == 0 ? Staging::kStages - 1 : stage - 1;
   }
   __device__ __forceinline__ uint32_t (&offsets_of(int32_t block) const)[kKnown] {
     return own.offsets[block & (Staging::kTiles - 1)];
@@ -104,6 +123,21 @@ struct GatherDequantizer {
   __device__ __forceinline__ uint32_t known_token(uint32_t i) const {
     if constexpr (kCluster == 1) return first_token(0, warp) + i;
     return first_token((rank + i / kTokens) % kCluster, warp) + i % kTokens;
+  }
+
+  __device__ __forceinline__ bool is_extra(int32_t block) const {
+    return block * kTileTokens >= params.extra_begins;
+  }
+  // Calls body(Main()) or body(Extra()), as the cache of a tile has rows.
+  template <class Body>
+  __device__ __forceinline__ void with_rows_of(int32_t block, const Body& body) const {
+    if constexpr (std::is_same_v<Main, Extra>) {
+      body(Main());
+    } else if (is_extra(block)) {
+      body(Extra());
+    } else {
+      body(Main());
+    }
   }
 
   // Keeps what is selected in shared memory, since the warps lack registers.
@@ -155,7 +189,7 @@ struct GatherDequantizer {
     offsets_of(tile)[lane % kKnown] = exists ? rows.offset_in_16_bytes(row) : Staging::kAbsent;
     if constexpr (Staging::kHasPageScales) {
       own.scale_offsets[tile & (Staging::kTiles - 1)][lane % kKnown] =
-          exists ? rows.page_scales_offset_in_8_bytes(row, Staging::kRowBytes) : Staging::kAbsent;
+          exists ? rows.page_scales_offset_in_8_bytes(row, Main::kRowBytes) : Staging::kAbsent;
     }
     __syncwarp();
     look_up(block + kTilesAtOnce);
@@ -173,65 +207,27 @@ struct GatherDequantizer {
     }
   }
 
-  // Loads the rows of the `step`-th step, counted from a tile on; nothing beyond the work tile.
-  __device__ __forceinline__ void load_step(int32_t block, int step, uint32_t stage) const {
+  // Loads the rows of the `step`-th step, counted from a tile on; nothing beyond the work tile,
+  // which has so many tiles.
+  __device__ __forceinline__ void load_step(int32_t block, int step, int remaining,
+                                            uint32_t stage) const {
     const int32_t next = block + step / kSteps;
-    if (next < end_block()) {
+    if (step < kSteps || step / kSteps < remaining) {
       if (step > 0 && step % kSteps == 0 && next % kTilesAtOnce == 0) find_rows(next);
-      load(next, step % kSteps, stage);
+      with_rows_of(next, [&](auto rows) { load<decltype(rows)>(next, step % kSteps, stage); });
     }
     cute::cp_async_fence();
   }
 
-  // Rows that do not exist become zeros.
+  template <class Rows>
   __device__ __forceinline__ void load(int32_t block, int step, uint32_t stage) const {
-    const uint32_t lane = read_lane_index();
-    const bool is_extra = block * kTileTokens >= params.extra_begins;
-    const auto* const base =
-        static_cast<const uint4*>(is_extra ? params.extra.latent : params.main.latent);
-    const uint32_t* const offsets = offsets_of(block) + step * kRows;
-    Row(&to)[kRows] = own.rows[stage];
-    const uint4 of_rows = *reinterpret_cast<const uint4*>(offsets);
-    const uint32_t offset[kRows] = {of_rows.x, of_rows.y, of_rows.z, of_rows.w};
-    const uint4* of_lane = base + lane;
-    asm("" : "+l"(of_lane));  // or the compiler adds lanes to offsets, each with a carry
-#pragma unroll
-    for (uint32_t k = 0; k < kRows; ++k) {
-      copy(of_lane, offset[k], to[k].bytes + lane * sizeof(uint4));
+    const sparse_decode::SelectedKvView& kv = is_extra(block) ? params.extra : params.main;
+    const uint32_t* scale_offsets = nullptr;
+    if constexpr (Rows::kHasPageScales) {
+      scale_offsets = own.scale_offsets[block & (Staging::kTiles - 1)] + step * kRows;
     }
-    if constexpr (Format::kHasKeyChunk) {
-      static_assert(kRows * kVectors == kWarp);
-      const uint32_t k = lane / kVectors;
-      const uint32_t vector = lane % kVectors;
-      copy(base + Staging::kFormat.rope_offset / sizeof(uint4) + vector, offsets[k],
-           to[k].bytes + Staging::kFormat.rope_offset + vector * sizeof(uint4));
-      if (lane < kRows) {
-        copy(base + Staging::kScaleOffset / sizeof(uint4), offsets[lane],
-             to[lane].bytes + Staging::kScaleOffset);
-      }
-    } else {
-      // What rows have beyond a vector of each lane.
-      constexpr uint32_t kRest = Staging::kRowBytes / sizeof(uint4) - kWarp;
-      static_assert(kRows * kRest <= kWarp);
-      const uint32_t k = lane / kRest;
-      const uint32_t vector = kWarp + lane % kRest;
-      if (k < kRows) copy(base + vector, offsets[k], to[k].bytes + vector * sizeof(uint4));
-    }
-    if constexpr (Staging::kHasPageScales) {
-      static_assert(Staging::kFormat.scale_bytes == sizeof(uint64_t));
-      if (lane < kRows) {
-        const uint32_t at = own.scale_offsets[block & (Staging::kTiles - 1)][step * kRows + lane];
-        cute::SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>::copy(
-            reinterpret_cast<const uint64_t*>(base)[at == Staging::kAbsent ? 0 : at],
-            *reinterpret_cast<uint64_t*>(to[lane].bytes + Staging::kScaleOffset),
-            at != Staging::kAbsent);
-      }
-    }
-  }
-
-  static __device__ __forceinline__ void copy(const uint4* base, uint32_t offset, void* to) {
-    cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(base[offset], *static_cast<uint4*>(to),
-                                                       offset != Staging::kAbsent);
+    copy_byte_rows<Format, Rows>(static_cast<const uint4*>(kv.latent),
+                                 offsets_of(block) + step * kRows, scale_offsets, own.rows[stage]);
   }
 
   // Tells the barriers how many bytes the other blocks will store here.
@@ -245,85 +241,6 @@ struct GatherDequantizer {
     }
   }
 
-  // A lane has eight columns of each of two chunks, which are two chunks apart. Those beyond the
-  // latent are of the rope part.
-  __device__ __forceinline__ void dequantize(int step, uint32_t stage, uint32_t tile) const {
-    const uint32_t lane = read_lane_index();
-    constexpr uint32_t kHalfWarp = kWarp / 2;
-    constexpr uint32_t kAtomBytes = kAtomElements * sizeof(Element);
-    constexpr uint32_t kRowBytes = kChunk * sizeof(Element);
-    constexpr uint32_t kE4m3Columns = Staging::kFormat.latent;
-    constexpr bool kRopeIsValue = kE4m3Columns < kLatent;
-    const Row(&rows)[kRows] = own.rows[stage];
-    const uint32_t half = lane / kHalfWarp;
-    const uint32_t vector = lane % kVectors;
-    const uint32_t first = first_token(rank, warp) + step * kRows;
-    const uint32_t column = half * kHalf + lane % kHalfWarp * sizeof(uint2);
-    const bool is_rope = kRopeIsValue && column + kApart >= kE4m3Columns;
-    const uint32_t right_column = is_rope ? 0 : column + kApart;
-    const auto state = latent_state<Format>(tile, half);
-    const Target target(*this, shared.latent_full[state.stage]);
-    const uint32_t to = cute::cast_smem_ptr_to_uint(shared.latent[state.stage]) +
-                        lane / kVectors % 2 * kAtomBytes + vector * sizeof(uint4);
-    uint2 left[kRows], right[kRows];
-    float2 scale[kRows];
-    const auto read = [&](uint32_t k) {
-      left[k] = *reinterpret_cast<const uint2*>(rows[k].bytes + column);
-      right[k] = *reinterpret_cast<const uint2*>(rows[k].bytes + right_column);
-      scale[k] = scales_of<Staging>(rows[k], column, right_column);
-    };
-    read(0);
-#pragma unroll
-    for (uint32_t k = 0; k < kRows; ++k) {
-      if (k + 1 < kRows) read(k + 1);
-      const uint32_t of_group = (step * kRows + k) % kSwizzleRows;
-      const uint32_t row = (to ^ of_group * sizeof(uint4)) +
-                           first / kSwizzleRows * (kHalfChunks * kAtomBytes) + of_group * kRowBytes;
-      target.store(row, scaled<Element>(left[k], scale[k].x));
-      uint4 values = scaled<Element>(right[k], scale[k].y);
-      if constexpr (kRopeIsValue) {
-        if (is_rope) values = rope_of<Staging>(rows[k])[vector];
-      }
-      target.store(row + 2 * kAtomBytes, values);
-    }
-    if constexpr (Format::kHasKeyChunk) {
-      const uint32_t k = lane / kVectors;
-      const int rope = rope_state<Format>(tile).stage;
-      const Target rope_target(*this, shared.rope_full[rope]);
-      rope_target.store(cute::cast_smem_ptr_to_uint(shared.rope[rope]) + (first + k) * kRowBytes +
-                            (vector ^ (first + k) % kVectors) * sizeof(uint4),
-                        rope_of<Staging>(rows[k])[vector]);
-    }
-  }
-
-  // Stores vectors into this block's shared memory, and to the same place in the other's, whose
-  // barrier counts them.
-  class Target {
-   public:
-    __device__ __forceinline__ Target(const GatherDequantizer& dequantizer,
-                                      const TransactionBarrier& full) {
-      if constexpr (kCluster > 1) {
-        const uint32_t own = cute::cast_smem_ptr_to_uint(&full);
-        full_ = cute::set_block_rank(own, dequantizer.rank ^ 1);
-        other_ = full_ - own;
-      }
-    }
-
-    __device__ __forceinline__ void store(uint32_t to, const uint4& vector) const {
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(vector.x),
-                   "r"(vector.y), "r"(vector.z), "r"(vector.w));
-      if constexpr (kCluster > 1) {
-        asm volatile(
-            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
-            "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(to + other_),
-            "r"(vector.x), "r"(vector.y), "r"(vector.z), "r"(vector.w), "r"(full_));
-      }
-    }
-
-   private:
-    uint32_t full_;
-    uint32_t other_;
-  };
   static_assert(kCluster <= 2);
 };
 
