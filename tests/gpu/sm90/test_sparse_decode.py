@@ -11,13 +11,21 @@ from mla_kernels.errors import AlignmentError, StrideError, UnsupportedError
 
 from tests.gpu.support.sm90 import ARCH, each_sparse_decode
 from tests.gpu.support.sparse_results import compare_results, empty_results
+from tests.kernels.formats.test_bytes import (
+    test_a_call_finds_two_formats_by_their_rows,
+    test_attention_reads_every_code_and_every_scale,
+)
 from tests.kernels.test_exact import test_sparse_decode_selects_one_key
 from tests.kernels.test_sparse_decode import *  # noqa: F403
 from tests.support.rows import Row
 from tests.support.sparse import SparseDecode
 from tests.support.variants import range_over
 
-__all__ = ["test_sparse_decode_selects_one_key"]
+__all__ = [
+    "test_a_call_finds_two_formats_by_their_rows",
+    "test_attention_reads_every_code_and_every_scale",
+    "test_sparse_decode_selects_one_key",
+]
 del test_codes_as_uint8  # noqa: F821, of caches of plain e4m3, for which there is no variant
 
 

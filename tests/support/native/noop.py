@@ -24,7 +24,8 @@ SIZES = {
 DTYPES = {"q_dtype": "bf16", "kv_dtype": "bf16", "extra_kv_dtype": "same", "out_dtype": "bf16", "in_dtype": "fp32"}
 TORCH = {
     "bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "e4m3": torch.float8_e4m3fn,
-    "fp8_ds_mla": torch.uint8, "nvfp4_ds_mla": torch.uint8, "float32": torch.float32, "int32": torch.int32, "int64": torch.int64,
+    "fp8_ds_mla": torch.uint8, "nvfp4_ds_mla": torch.uint8, "float32": torch.float32, "int32": torch.int32,
+    "int64": torch.int64,
 }  # fmt: skip
 _CODES = {"pointer": "Q", "int64": "q", "int32": "i", "float": "f"}
 
