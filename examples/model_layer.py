@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-MODELS = ("GLM-5.3-Flash", "DeepSeek-V4-Flash", "Mistral-Small-4")
+MODELS = {"GLM-5.3-Flash": "fp8_ds_mla", "DeepSeek-V4-Flash": "fp8_ds_v4", "Mistral-Small-4": "bf16"}
+"""Each with the format of its cache, of those that engines store it in."""
 HIDDEN, NOPE, VALUE, ROPE = 1024, 128, 128, 64
 PAGE, PAGES, PROMPT, STEPS, TOPK = 64, 4, 150, 4, 64
 V4_ROW, V4_ALIGNMENT = 584, 576
@@ -25,8 +26,8 @@ V4_ROW, V4_ALIGNMENT = 584, 576
 class Layer:
     """Projections in plain torch, cache and attention by the kernels; one request."""
 
-    def __init__(self, shape: Model) -> None:
-        self.shape, self.format = shape, shape.formats[-1]
+    def __init__(self, shape: Model, kv_dtype: str) -> None:
+        self.shape, self.format = shape, kv_dtype
         source = torch.Generator().manual_seed(2026)
         self.shared = self.format == "fp8_ds_v4"  # the value is the whole row, so that nothing is absorbed
         self.rope = ROPE if self.shared else shape.d_qk - shape.d_v
@@ -126,8 +127,8 @@ def main() -> None:
     """Print, for each model and step, its tokens and its largest error against float32."""
     table = Table("model", "cache", "step", "tokens", "in cache", "error")
     source = torch.Generator().manual_seed(0)
-    for name in MODELS:
-        layer = Layer(model(name))
+    for name, kv_dtype in MODELS.items():
+        layer = Layer(model(name), kv_dtype)
         for step in range(1 + STEPS):
             hidden = torch.randn(1 if step else PROMPT, HIDDEN, generator=source)
             values, expected = layer(hidden)
