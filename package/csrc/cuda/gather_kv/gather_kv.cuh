@@ -120,14 +120,18 @@ __device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered(
 }
 
 // How many blocks a multiprocessor has at least. With 64 registers a thread, which 16 blocks leave,
-// kernels with scales of one byte spill on Blackwell.
+// kernels with scales of one byte spill on Blackwell, and those of elements of four bits do
+// anywhere.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-template <DType kKv, int kDQk>
-inline constexpr int kMinBlocks = element_bytes(kCacheFormat<kKv, kDQk>.scale_type) == 1 ? 12 : 16;
+inline constexpr int kBlocksOfByteScales = 12;
 #else
-template <DType kKv, int kDQk>
-inline constexpr int kMinBlocks = 16;
+inline constexpr int kBlocksOfByteScales = 16;
 #endif
+template <DType kKv, int kDQk>
+inline constexpr int kMinBlocks =
+    kCacheFormat<kKv, kDQk>.latent_type == DType::e2m1  ? 8
+    : kCacheFormat<kKv, kDQk>.scale_type == DType::e8m0 ? kBlocksOfByteScales
+                                                        : 16;
 
 template <DType kKv, DType kOut, int kDQk, bool kVectors>
 __global__ void __launch_bounds__(kRowThreads, kVectors ? kMinBlocks<kKv, kDQk> : 1)
