@@ -101,18 +101,19 @@ def sparse_decode(
     ----------
     q : [batch, q_len, num_heads, 576]
     kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
-    indices : int32 [batch, q_len, topk]
-        Global slots; a negative one is absent.
+    indices : int32 [batch, q_len, topk], global slots; a negative one is absent
     softmax_scale : float
     topk_length : int32 [batch, q_len], how many leading indices count
     attn_sink : float32 [num_heads], the logit of a key without a value; it changes ``out`` only
     extra_kv_cache : [extra_num_pages, extra_page_size, 576], attended together with the first cache
     extra_indices : int32 [batch, q_len, extra_topk], global slots of the second cache
     extra_topk_length : int32 [batch, q_len], how many leading ones of them count
-    q_scale, kv_scale, out_scale : float
+    q_scale : float
+    kv_scale : float
+    out_scale : float
     return_max_logits : bool
-    kv_dtype, extra_kv_dtype : str, optional
-        The formats of the two caches, where others have rows of as many bytes; the second is by default as the first.
+    kv_dtype : str, optional, the format of the first cache, where others have rows of as many bytes
+    extra_kv_dtype : str, optional, that of the second cache; by default the first one's, if it has such rows
     dtype : torch.dtype
 
     Returns

@@ -130,7 +130,7 @@ class VariantKernels:
         )
 
     def _enumerators(self, kind: str, arguments: str) -> list[str]:
-        names = self.registry["enumerators"][kind]
+        names = self.registry["enumerators"].get(kind, ())
         return [names[int(number)] for number in re.findall(rf"\(mla::{kind}\)(\d+)", arguments)]
 
 

@@ -25,6 +25,7 @@ def test_a_sparse_model():
     assert [(config["op"], config["kv_dtype"], config["topk"]) for config in served] == [
         ("sparse_decode", "bf16", 2048),
         ("sparse_decode", "fp8_ds_mla", 2048),
+        ("sparse_decode", "nvfp4_ds_mla", 2048),
         ("sparse_prefill", "bf16", 2048),
     ]
 
@@ -46,6 +47,7 @@ def test_other_widths():
     served = model("DeepSeek-V4-Flash").served(arch="cpu")
     assert [(config["op"], config["kv_dtype"]) for config in served] == [
         ("sparse_decode", "fp8_ds_v4"),
+        ("sparse_decode", "mxfp4_ds_v4"),
         ("sparse_prefill", "bf16"),
     ]
 

@@ -79,7 +79,7 @@ def traits(variant: dict) -> str:
     return ", ".join(
         f"(mla::{kind}){enumerators[kind].index(value)}"
         for trait, value in variant["baked"].items()
-        if isinstance(value, str)
+        if isinstance(value, str) and trait != "extra_kv_dtype"
         for kind in [kinds.get(trait, "DType")]
     )
 
@@ -96,8 +96,11 @@ def names_of(variant: dict) -> list[tuple[str, str]]:
     if variant["arch"] == "sm90a":
         params = f"mla::sm90::{'decode' if op == 'decode' else 'sparse_decode'}::Params"
         place = f"mla::sm90::{baked['schedule']}::attention_kernel"
-        width = f", {baked['d_qk']}" if baked["schedule"] == "rows_m64" else ""
-        return [(f"void {place}<{params}, {traits(variant)}, {last}{width}>({params})", "one") for last in (1, 2)]
+        extra = REGISTRIES["sm90"]["enumerators"]["ExtraKv"].index(baked.get("extra_kv_dtype", "same"))
+        more = (f", (mla::ExtraKv){extra}", f", {baked['d_qk']}") if baked["schedule"] == "rows_m64" else ("", "")
+        return [
+            (f"void {place}<{params}, {traits(variant)}{more[0]}, {last}{more[1]}>({params})", "one") for last in (1, 2)
+        ]
     types = f"cutlass::{CUTLASS_TYPE[baked['q_dtype']]}, float, cutlass::{CUTLASS_TYPE[baked['out_dtype']]}, float"
     schedule, is_async = baked["schedule"].capitalize(), str(baked["load"] == "cpasync").lower()
     mla = f"Sm100FmhaMlaKernelTmaWarpspecialized<cute::tuple<int>, {types}, "

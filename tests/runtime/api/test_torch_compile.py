@@ -179,7 +179,7 @@ def samples(problem) -> dict:
             *(*pair, kv_cache, None, block_table, seq_lens),
             *(plan.buffer, plan.variant, [3, 1, 4], *SCALES, True, 0, False),
         ),
-        "sparse_decode": (q, None, kv_cache, None, indices(3, 1, 6), *absent, None, *SCALES, 0),
+        "sparse_decode": (q, None, kv_cache, None, indices(3, 1, 6), *absent, None, None, *SCALES, 0),
         "sparse_prefill": (q[:, 0], None, kv_cache[0], None, indices(3, 6, end=16), *absent, *SCALES),
         "merge_states": (torch.randn(2, 3, 4, 8), torch.randn(2, 3, 4), None, "bf16"),
         "store_kv": (
