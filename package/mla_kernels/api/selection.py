@@ -251,12 +251,13 @@ def _cache_traits(argument: str, cache: Packed, kv_dtype: DTypeLike | None = Non
 
 def _extra_format(cache: Packed | None, kv_dtype: object, named: DTypeLike | None) -> Config:
     """The format of a second cache, where its rows or its name say another one than the first has."""
-    if cache is None:
+    asked = element_name(named)
+    if cache is not None:
+        told = kv_dtype if asked is None else asked
+        form = cache_format("extra_kv_cache", cache, told if type(told) is str else None)
+        asked = form.name if asked is None else asked
+    if asked is None:
         return {}
-    stated = element_name(named)
-    told = kv_dtype if stated is None else stated
-    form = cache_format("extra_kv_cache", cache, told if type(told) is str else None)
-    asked = form.name if stated is None else stated
     return {} if type(asked) is type(kv_dtype) is str and asked == kv_dtype else {"extra_kv_dtype": asked}
 
 
