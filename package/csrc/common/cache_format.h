@@ -40,6 +40,12 @@ struct CacheFormat {
   // Whether the rope part has a pointer and strides of its own.
   MLA_ALWAYS_INLINE constexpr bool has_rope_view() const { return !is_bytes && rope > 0; }
 
+  // Whether store_kv writes its rows. Who writes MXFP4 rounds scales to the nearest power of two,
+  // and store_kv rounds them up.
+  constexpr bool is_written() const {
+    return latent_type != DType::e2m1 || scale_type == DType::e4m3;
+  }
+
   constexpr int64_t page_bytes(int64_t page_size) const {
     return round_up(page_size * token_bytes, page_multiple);
   }

@@ -14,13 +14,11 @@ constexpr bool converts_rows(DType kv, int d_qk = kHeadDim) {
   return is_scaled || (is_float(format->latent_type) && !format->is_bytes);
 }
 
-// Rows of these formats are quantised where they are written. Who writes MXFP4 rounds scales to
-// the nearest power of two, and store_kv rounds them up.
+// Rows of these formats are quantised where they are written.
 constexpr bool quantises_rows(DType kv, int d_qk = kHeadDim) {
   if (!converts_rows(kv, d_qk)) return false;
   const CacheFormat& format = *find_cache_format(kv, d_qk, kLatent);
-  const bool is_mxfp4 = format.latent_type == DType::e2m1 && format.scale_type == DType::e8m0;
-  return !is_float(format.latent_type) && !is_mxfp4;
+  return !is_float(format.latent_type) && format.is_written();
 }
 
 // These rows hold the scales of their groups.

@@ -12,12 +12,9 @@ constexpr bool converts_rows(DType kv, int d_qk, int d_v) {
   return has_products(d_qk, d_v) && is_cache_format(kv, d_qk, d_v);
 }
 
-// Rows of these formats are written too. Who writes MXFP4 rounds scales to the nearest power of
-// two, and store_kv rounds them up.
+// Rows of these formats are written too.
 constexpr bool writes_rows(DType kv, int d_qk, int d_v) {
-  if (!converts_rows(kv, d_qk, d_v)) return false;
-  const CacheFormat& format = *find_cache_format(kv, d_qk, d_v);
-  return format.latent_type != DType::e2m1 || format.scale_type == DType::e4m3;
+  return converts_rows(kv, d_qk, d_v) && find_cache_format(kv, d_qk, d_v)->is_written();
 }
 
 // Rows of floats have no scale.
