@@ -12,10 +12,20 @@ from typing import Any
 
 from mla_kernels.devices.machine import HOST, current_arch
 from mla_kernels.diagnostics import tables
-from mla_kernels.diagnostics.bench.command import LENGTHS_HELP, SHAPE, integers, joined, names, option, refuse
+from mla_kernels.diagnostics.bench.command import (
+    D_QK_HELP,
+    LENGTHS_HELP,
+    SHAPE,
+    integers,
+    joined,
+    names,
+    option,
+    refuse,
+)
 from mla_kernels.diagnostics.bench.problems import LENGTHS, SUITES, Problem, problems, shapes
 from mla_kernels.diagnostics.cli import status_of
 from mla_kernels.errors import ValueRangeError
+from mla_kernels.formats import HEAD_DIM
 
 from benchmarks.ops import sparse_problems
 from benchmarks.pages import bars, page, roofline
@@ -36,11 +46,11 @@ _CUDA_DTYPES = {"decode": ("bf16",), "sparse_decode": ("bf16:fp8_ds_mla",), "spa
 _CUDA_REPEATS = 7
 _TOPK, _PAGE_SIZE = (2048,), (64,)
 _ONLY_CUDA = ("measured", "markdown", "topk")
-_CELLS = ("suite", *SHAPE, "topk", "page_size", "dtypes", "lengths")
+_CELLS = ("suite", *SHAPE, "topk", "page_size", "dtypes", "d_qk", "lengths")
 _UNUSED = {
     "decode": ("topk",),
-    "sparse_decode": ("lengths",),
-    "sparse_prefill": ("lengths", "page_size"),
+    "sparse_decode": ("lengths", "d_qk"),
+    "sparse_prefill": ("lengths", "page_size", "d_qk"),
     "caches": (*_CELLS, "plot"),
     "overhead": (),
 }
@@ -78,6 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cells.add_argument("--page-size", type=integers, metavar="N,N", help="by default 64")
     text = "bf16, or bf16:e4m3 for Q:KV; by default bf16, of sparse_decode bf16:fp8_ds_mla, on a CPU bf16,fp32"
     cells.add_argument("--dtypes", type=names, metavar="T,T", help=text)
+    cells.add_argument("--d-qk", type=integers, metavar="N,N", help=D_QK_HELP)
     cells.add_argument("--lengths", choices=LENGTHS, help=LENGTHS_HELP)
 
 
@@ -163,7 +174,8 @@ def _cells(options: argparse.Namespace) -> Sequence[Any]:
 
 
 def _decodes(options: argparse.Namespace, dtypes: Sequence[str]) -> tuple[Problem, ...]:
-    return problems(dtypes, _shapes(options), options.page_size or _PAGE_SIZE, options.lengths or "equal")
+    pages, lengths = options.page_size or _PAGE_SIZE, options.lengths or "equal"
+    return problems(dtypes, _shapes(options), pages, lengths, options.d_qk or (HEAD_DIM,))
 
 
 def _shapes(options: argparse.Namespace) -> tuple[tuple[int, int, int, int], ...]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import mla_kernels
 import torch
-from mla_kernels.diagnostics.bench.problems import BYTES, ROW_BYTES
+from mla_kernels.diagnostics.bench.problems import BYTES
 from mla_kernels.diagnostics.bench.tensors import DTYPES, seeded
 from mla_kernels.diagnostics.tables import Row
-from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.formats import FORMATS, HEAD_DIM, LATENT
 from mla_kernels.kernels.base import Kernel
 
 from benchmarks.ops import run_cuda
@@ -22,6 +22,7 @@ METHOD = {
     "TB/s": "What is read and what is written, once; padding of a cache's rows included.",
     "of ceiling": "Of the copy's rate.",
 }
+ROW_BYTES = {row.name: row.token_bytes for row in FORMATS if (row.d_qk, row.d_v) == (HEAD_DIM, LATENT)}
 PAGE = 64
 MANY, FEW = 1 << 18, 128
 """Rows of a cell: a prompt's, and a decode step's."""

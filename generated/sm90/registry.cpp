@@ -67,12 +67,22 @@ extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16, 5
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 512>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>;
+extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64, 320, 256>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 320, 256>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 320, 256>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::swap_ab>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
+extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64, 320, 256>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 320, 256>;
 extern template struct mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
@@ -212,8 +222,20 @@ const Operation kOperations[] = {
         "sm90a_decode_qfp16_kvfp16_ofp16_tma_rows_m64", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>>(
         "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64, 512>>(
+        "sm90a_decode_qfp16_kvfp16_ofp16_tma_rows_m64_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 512>>(
+        "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::rows_m64, 320, 256>>(
+        "sm90a_decode_qfp16_kvfp16_ofp16_tma_rows_m64_d320_v256", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 320, 256>>(
+        "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64_d320_v256", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>>(
         "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 512>>(
+        "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 320, 256>>(
+        "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64_d320_v256", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::swap_ab>>(
         "sm90a_decode_qfp16_kvfp16_ofp16_tma_swap_ab", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>>(
@@ -224,6 +246,14 @@ const Operation kOperations[] = {
         "sm90a_decode_qfp16_kvfp16_ofp16_gather_rows_m64", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>>(
         "sm90a_decode_qbf16_kvbf16_obf16_gather_rows_m64", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64, 512>>(
+        "sm90a_decode_qfp16_kvfp16_ofp16_gather_rows_m64_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>>(
+        "sm90a_decode_qbf16_kvbf16_obf16_gather_rows_m64_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64, 320, 256>>(
+        "sm90a_decode_qfp16_kvfp16_ofp16_gather_rows_m64_d320_v256", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 320, 256>>(
+        "sm90a_decode_qbf16_kvbf16_obf16_gather_rows_m64_d320_v256", MLA_OP_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>>(
         "sm90a_sparse_decode_qfp16_kvfp16_ofp16_gather_rows_m64", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>>(
@@ -261,7 +291,7 @@ const Operation kOperations[] = {
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 81;
+  *count = 91;
   return kOperations;
 }
 

@@ -4,10 +4,18 @@ set(MLA_PAYLOAD_ARCH "90a")
 set(MLA_PAYLOAD_FOLDER "mla_kernels_sm90")
 set(MLA_PAYLOAD_UNITS
   sm90/decode_qbf16_gather_rows_m64.cu
+  sm90/decode_qbf16_gather_rows_m64_d320_v256.cu
+  sm90/decode_qbf16_gather_rows_m64_d512.cu
   sm90/decode_qbf16_tma_rows_m64.cu
+  sm90/decode_qbf16_tma_rows_m64_d320_v256.cu
+  sm90/decode_qbf16_tma_rows_m64_d512.cu
   sm90/decode_qbf16_tma_swap_ab.cu
   sm90/decode_qfp16_gather_rows_m64.cu
+  sm90/decode_qfp16_gather_rows_m64_d320_v256.cu
+  sm90/decode_qfp16_gather_rows_m64_d512.cu
   sm90/decode_qfp16_tma_rows_m64.cu
+  sm90/decode_qfp16_tma_rows_m64_d320_v256.cu
+  sm90/decode_qfp16_tma_rows_m64_d512.cu
   sm90/decode_qfp16_tma_swap_ab.cu
   sm90/gather_kv.cu
   sm90/gather_kv_d512.cu

@@ -126,7 +126,7 @@ class VariantKernels:
             and self._enumerators("Load", arguments) in ([], [baked.get("load")])
             and self._enumerators("Schedule", arguments) in ([], [baked.get("schedule")])
             and self._enumerators("ExtraKv", arguments) in ([], [baked.get("extra_kv_dtype", "same")])
-            and _widths(arguments) in ([], [baked.get("d_qk")])
+            and _widths(arguments) in ([], [(baked.get("d_qk"), baked.get("d_v"))])
         )
 
     def _enumerators(self, kind: str, arguments: str) -> list[str]:
@@ -134,9 +134,9 @@ class VariantKernels:
         return [names[int(number)] for number in re.findall(rf"\(mla::{kind}\)(\d+)", arguments)]
 
 
-def _widths(arguments: str) -> list[int]:
-    """The columns of queries, which follow the number of blocks of a cluster where a kernel knows them."""
-    return [int(width) for _, width in re.findall(r", (\d+), (\d+)$", arguments)]
+def _widths(arguments: str) -> list[tuple[int, int]]:
+    """``d_qk`` and ``d_v``, which follow the number of blocks of a cluster where a kernel knows them."""
+    return [(int(d_qk), int(d_v)) for d_qk, d_v in re.findall(r", \d+, (\d+), (\d+)$", arguments)]
 
 
 def _is_cutlass(variant: Variant, element: str, out: str, scheduler: str, is_async: str) -> bool:

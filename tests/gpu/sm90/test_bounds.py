@@ -31,7 +31,7 @@ def test_wild_lengths_and_pages_read_nothing_outside_the_cache(variant: Row, pag
         wild[0, 3] = page
         out, lse = problem.launch({**inputs, "block_table": wild})
         kept = [problem.slots[0][i] for i in range(640) if i // page_size != 3]
-        rows = pool.view(-1, 576)[torch.stack(kept).cuda()][None]
+        rows = pool.view(-1, variant.form.d_qk)[torch.stack(kept).cuda()][None]
         want = reference.decode(
             inputs["q"][:1], rows, None, torch.tensor([len(kept)], device="cuda", dtype=torch.int32),
             **problem.scalars(), dtype=torch.float64,
@@ -54,8 +54,9 @@ def test_wild_lengths_and_pages_read_nothing_outside_the_cache(variant: Row, pag
 
 @each
 def test_pools_beyond_two_to_the_31_elements(variant: Row) -> None:
-    pages = (1 << 31) // (64 * 576) + 50
-    pool = torch.empty(pages, 64, 576, dtype=memory.DTYPES[variant.kv_dtype], device="cuda")
+    columns = variant.form.d_qk
+    pages = (1 << 31) // (64 * columns) + 50
+    pool = torch.empty(pages, 64, columns, dtype=memory.DTYPES[variant.kv_dtype], device="cuda")
     small = Decode(variant.name, lengths=(640, 100), num_heads=16)
     inputs = small.tensors()
     table = inputs["block_table"].clone()

@@ -48,7 +48,7 @@ def test_one_call_is_lookup_plan_and_launch(variant: Row) -> None:
 def test_refusals_before_the_launch(variant: Row, change: dict[str, Any], says: str) -> None:
     problem = Decode(variant.name, lengths=(3000, 20))
     inputs = problem.tensors()
-    out = torch.full((2, 1, 16, 512), 7, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
+    out = torch.full((2, 1, 16, variant.form.d_v), 7, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
     change = {name: value.cuda() if isinstance(value, torch.Tensor) else value for name, value in change.items()}
     with pytest.raises(InvalidArgumentError, match=says):
         problem.kernel()(**{**inputs, **problem.scalars(), **change}, out=out)

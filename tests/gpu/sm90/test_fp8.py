@@ -25,14 +25,15 @@ def test_every_finite_code_is_exact(variant: Row) -> None:
     """One token weighs 1, so that the output is its codes."""
     problem = Decode(variant.name, lengths=(1, 1), num_heads=16)
     inputs = problem.tensors()
-    codes = FINITE.repeat(3)[:512]
+    form = variant.form
+    codes = FINITE.repeat(3)[: form.d_v]
     for request, slots in enumerate(problem.slots):
-        rows = inputs["kv_cache"].view(torch.uint8).view(-1, 576)
-        rows[slots.cuda(), :512] = codes.roll(request).cuda()
+        rows = inputs["kv_cache"].view(torch.uint8).view(-1, form.d_qk)
+        rows[slots.cuda(), : form.d_v] = codes.roll(request).cuda()
     out, _ = problem.launch(inputs)
     for request in range(2):
         want = codes.roll(request).view(torch.float8_e4m3fn).double() * KV_SCALE
-        torch.testing.assert_close(out[request].double().cpu(), want.expand(1, 16, 512), rtol=2**-8, atol=0)
+        torch.testing.assert_close(out[request].double().cpu(), want.expand(1, 16, form.d_v), rtol=2**-8, atol=0)
 
 
 @each
@@ -40,7 +41,7 @@ def test_a_nan_code_reaches_the_requests_that_read_it(variant: Row) -> None:
     problem = Decode(variant.name, lengths=(200, 140, 20), num_heads=16)
     inputs = problem.tensors()
     want, want_lse = problem.launch(inputs)
-    inputs["kv_cache"].view(torch.uint8).view(-1, 576)[problem.slots[1][70], 300] = NAN
+    inputs["kv_cache"].view(torch.uint8).view(-1, variant.form.d_qk)[problem.slots[1][70], 200] = NAN
     out, lse = problem.launch(inputs)
     assert bool(out[1].isnan().all())
     assert bool(lse[1].isnan().all())

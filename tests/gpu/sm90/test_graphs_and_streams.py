@@ -39,7 +39,7 @@ def test_a_graph_is_replayed_after_the_lengths_change(variant: Row) -> None:
     inputs = {name: tensor.clone() for name, tensor in tensors[0].items()}
     kernel = problems[0].kernel()
     plan = kernel.plan(inputs["seq_lens"])
-    out = torch.empty(3, 1, 16, 512, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
+    out = torch.empty(3, 1, 16, variant.form.d_v, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
     lse = torch.empty(3, 16, 1, device="cuda")
     size = kernel.workspace_size(**inputs)
     workspace = torch.empty(size, dtype=torch.uint8, device="cuda")

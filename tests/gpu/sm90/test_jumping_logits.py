@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from mla_kernels.formats import LATENT
+from mla_kernels.formats import ROPE
 from torch import Tensor
 
 from tests.gpu.support.sm90 import DENSE, TILE, each, each_with
@@ -54,13 +54,14 @@ class JumpingLogits(Decode):
         return f'reproduce: python -c "from tests.gpu.sm90.test_jumping_logits import *; {self}.check()"'
 
     def numbers(self, source: torch.Generator, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Return queries that select a column of levels each, and rows that hold the levels as rope columns."""
+        """Return queries that select a column of levels each, and rows that hold the levels in the last columns."""
         q = torch.zeros(shape)
+        first = shape[-1] - ROPE
         for head in range(self.num_heads):
-            q[:, :, head, LATENT + head % 8] = Q
+            q[:, :, head, first + head % 8] = Q
         rows = random(source, sum(self.lengths), shape[-1], deviation=0.1)
-        rows[:, LATENT:] = 0.0
-        rows[:, LATENT : LATENT + 8] = torch.cat([levels(n) for n in self.lengths]) * UNIT * self.kv_scale
+        rows[:, first:] = 0.0
+        rows[:, first : first + 8] = torch.cat([levels(n) for n in self.lengths]) * UNIT * self.kv_scale
         return q, rows
 
     @property

@@ -28,7 +28,7 @@ def run_in_a_new_thread(launch: Callable[[], object]) -> None:
 def test_decode(variant: Row, num_heads: int) -> None:
     problem = Decode(variant.name, lengths=(700, 20, 0), num_heads=num_heads)
     inputs, kernel = problem.tensors(), problem.kernel()
-    out = torch.empty(3, 1, num_heads, 512, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
+    out = torch.empty(3, 1, num_heads, variant.form.d_v, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
     lse = torch.empty(3, num_heads, 1, device="cuda")
     own = {"out": out, "lse": lse, "workspace": garbage_workspace("cuda"), "plan": kernel.plan(inputs["seq_lens"])}
     stream = current_stream()

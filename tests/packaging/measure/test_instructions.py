@@ -97,7 +97,11 @@ def names_of(variant: dict) -> list[tuple[str, str]]:
         params = f"mla::sm90::{'decode' if op == 'decode' else 'sparse_decode'}::Params"
         place = f"mla::sm90::{baked['schedule']}::attention_kernel"
         extra = REGISTRIES["sm90"]["enumerators"]["ExtraKv"].index(baked.get("extra_kv_dtype", "same"))
-        more = (f", (mla::ExtraKv){extra}", f", {baked['d_qk']}") if baked["schedule"] == "rows_m64" else ("", "")
+        more = (
+            (f", (mla::ExtraKv){extra}", f", {baked['d_qk']}, {baked['d_v']}")
+            if baked["schedule"] == "rows_m64"
+            else ("", "")
+        )
         return [
             (f"void {place}<{params}, {traits(variant)}{more[0]}, {last}{more[1]}>({params})", "one") for last in (1, 2)
         ]

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
   states.lse = params.partials.lse + at;
   states.lse_stride_n = params.partials.rows;
   states.num_states = count;
-  states.head_dim = kLatent;
+  states.head_dim = params.out_columns;
   states.out = params.out.at<uint16_t>(request, s, h);
   if (params.lse.data != nullptr) states.out_lse = params.lse.at<float>(request, s, h);
   cuda::merge_states::merge_row<DType::fp32, kOut, kVectors, kRowWarps,
@@ -48,7 +48,8 @@ Status launch(const decode::Params& params, cudaStream_t stream) {
   constexpr int kColumns = kRowWarps == 1 ? kLatent : kWarp * 4;  // that a block combines
   const int64_t rows = int64_t{params.shape.batch} * params.shape.rows;
   cudaLaunchConfig_t config = {};
-  config.gridDim = {cuda::blocks_for(rows, kRows), kLatent / kColumns, 1};
+  config.gridDim = {cuda::blocks_for(rows, kRows), ceil_div<uint32_t>(params.out_columns, kColumns),
+                    1};
   config.blockDim = {kThreads, 1, 1};
   config.stream = stream;
   cudaLaunchAttribute overlap = {};

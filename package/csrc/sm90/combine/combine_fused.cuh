@@ -15,7 +15,7 @@ namespace mla::sm90 {
 
 // Two warpgroups of a block combine. In a round, a block takes some fragments of eight rows, of all
 // partial results.
-template <class Out, class Params>
+template <class Out, uint32_t kFragments, class Params>
 class FusedCombine {
   static constexpr uint32_t kWarps = 2 * sm90::kWarps;
   // Partial results of whose eight rows a warp, or a block, loads the LSEs at once.
@@ -65,8 +65,9 @@ class FusedCombine {
       const uint32_t fragment = unit << fragments_log2_;
       const Round round = {first_row_ + fragment / kFragments * kFragmentRows,
                            fragment % kFragments};
-      if (fragments_log2_ == 4) {
-        combine<2>(round);
+      constexpr uint32_t kMost = kFragments / kWarps;  // of a warp
+      if (kMost > 1 && 1u << fragments_log2_ == kFragments) {
+        combine<kMost>(round);
       } else {
         combine<1>(round);
       }
@@ -290,18 +291,19 @@ class FusedCombine {
 // a block call this.
 //
 // @pre The roles no longer use the `kBytes` of `memory`, and the block has counted its splits.
-template <class Out, size_t kBytes, class Params>
+template <class Out, int kDV, size_t kBytes, class Params>
 __device__ __forceinline__ void combine_fused(const Params& params, const SplitRequest& split,
                                               int first_row, void* memory, uint32_t barrier) {
-  using SharedStorage = typename FusedCombine<Out, Params>::SharedStorage;
+  using Combine = FusedCombine<Out, kDV / kFragmentColumns, Params>;
+  using SharedStorage = typename Combine::SharedStorage;
   static_assert(sizeof(SharedStorage) <= kBytes);
   if (!params.combines) return;
   cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, barrier);
   // The last tiles of a cluster may have no row.
   if (split.splits == 0 || first_row >= params.shape.rows) return;
   const int tile_rows = min(params.shape.rows - first_row, kTileRows);
-  FusedCombine<Out, Params> combine(params, split, first_row, tile_rows,
-                                    *static_cast<SharedStorage*>(memory), barrier);
+  Combine combine(params, split, first_row, tile_rows, *static_cast<SharedStorage*>(memory),
+                  barrier);
   if (threadIdx.x == 0) wait_for_splits(params, split, split.splits);
   combine.run(split.worker);
 }

@@ -149,11 +149,14 @@ Status encode_kv_maps(const PagedKvView& kv, const Traits& traits, CUtensorMap* 
                     {page_size / kSwizzleRows, token * kSwizzleRows, kv.box_tokens / kSwizzleRows},
                     pages});
   };
+  const CacheFormat& format = traits.format();
+  const Rows of_latent =
+      rows(kv.latent, format.latent, kHalfChunks, kv.latent_stride_token, kv.latent_stride_page);
+  if (format.rope == 0) return find_maps("kv_cache", {of_latent, of_latent}, latent, rope);
   return find_maps(
       "kv_cache",
-      {rows(kv.latent, kLatent, kLatentChunks / 2, kv.latent_stride_token, kv.latent_stride_page),
-       rows(kv.rope, kRope, 1, kv.rope_stride_token, kv.rope_stride_page)},
-      latent, rope);
+      {of_latent, rows(kv.rope, format.rope, 1, kv.rope_stride_token, kv.rope_stride_page)}, latent,
+      rope);
 }
 
 Status encode_query_maps(const QueryRows& q, DType dtype, CUtensorMap* latent, CUtensorMap* rope) {

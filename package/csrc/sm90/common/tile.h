@@ -12,6 +12,8 @@ namespace mla::sm90 {
 inline constexpr int kTileRows = 64;    // query rows of a block: heads of tokens, packed
 inline constexpr int kTileTokens = 64;  // KV tokens that a warpgroup multiplies at a time
 inline constexpr int kChunk = 64;       // columns of a tile that lie together in shared memory
+inline constexpr int kHalf = 256;       // columns of a tile that have a stage of the KV pipelines
+inline constexpr int kHalfChunks = kHalf / kChunk;
 inline constexpr int kSwizzleRows = 8;  // rows after which the swizzle of shared memory repeats
 inline constexpr int kChunks = kHeadDim / kChunk;
 inline constexpr int kLatentChunks = kLatent / kChunk;

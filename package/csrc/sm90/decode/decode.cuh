@@ -9,8 +9,8 @@
 
 namespace mla::sm90 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::can_run(const Problem& problem) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   MLA_TRY(decode::check_problem(problem, kTraits));
@@ -18,17 +18,18 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::can_run(const Problem& problem) 
   return decode::describe(problem, kTraits, shape, nullptr, nullptr, &params);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan_size(const Problem& problem, int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan_size(const Problem& problem,
+                                                                     int64_t* bytes) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   *bytes = PlanView::bytes(shape);
   return {};
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan(const Problem& problem, Buffer plan,
-                                                     Stream stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan(const Problem& problem, Buffer plan,
+                                                                Stream stream) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   if (shape.batch == 0) return {};
@@ -39,29 +40,31 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::plan(const Problem& problem, Buf
                    cuda::cuda_stream(stream));
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& problem,
-                                                               int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::workspace_size(const Problem& problem,
+                                                                          int64_t* bytes) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   *bytes = decode::workspace_bytes(shape);
   return {};
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer plan,
-                                                       Buffer workspace, Stream stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem& problem,
+                                                                  ConstBuffer plan,
+                                                                  Buffer workspace, Stream stream) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   MLA_TRY(decode::check_problem(problem, kTraits));
   decode::Params params = {};  // a kernel prefetches all maps, also those that stay empty
   MLA_TRY(decode::describe(problem, kTraits, shape, plan.data, workspace.data, &params));
   if (shape.batch == 0 || shape.rows == 0) return {};
+  constexpr int kHasRope = kTraits.format().rope > 0;
   const int64_t slots = saturating_product({problem.num_pages, problem.page_size});
   MLA_TRY(check_present({{"q", problem.q_latent, 1},
-                         {"q", problem.q_rope, 1},
+                         {"q", problem.q_rope, kHasRope},
                          {"kv_cache", problem.kv_latent, slots},
-                         {"kv_cache", problem.kv_rope, slots},
+                         {"kv_cache", problem.kv_rope, kHasRope * slots},
                          {"seq_lens", problem.seq_lens, 1},
                          {"out", problem.out, 1}}));
   // A thread that has no context yet gets one here, and the driver encodes no map without.
@@ -69,7 +72,8 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
   MLA_TRY(guard.status());
   if (params.capacity > 0) MLA_TRY(decode::encode_maps(kTraits, &params));
   MLA_TRY(prepare(problem.device));
-  const Kernel kernel = Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>::of(shape);
+  const Kernel kernel =
+      Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::of(shape);
   bool fits = true;
   MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
   if (!fits) {
@@ -81,11 +85,12 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, C
   return combine_partials<kOut>(params, problem.device, cuda::cuda_stream(stream));
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::prepare(int32_t device) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::prepare(int32_t device) {
   static cuda::PreparedDevices prepared;
   return prepared.ensure(device, [device]() -> Status {
-    MLA_TRY((prepare_kernels<Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule>>()));
+    using VariantKernels = Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>;
+    MLA_TRY(prepare_kernels<VariantKernels>());
     MLA_TRY(prepare_plan(device));
     return prepare_combine<kOut>(device);
   });

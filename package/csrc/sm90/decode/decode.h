@@ -10,9 +10,10 @@
 
 namespace mla::sm90 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
+          int kDV = kLatent>
 struct Decode : Op<mla_decode_problem> {
-  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV));
 
   static Status can_run(const Problem& problem);
   static Status plan_size(const Problem& problem, int64_t* bytes);
@@ -22,7 +23,7 @@ struct Decode : Op<mla_decode_problem> {
   static Status prepare(int32_t device);
 
  private:
-  static constexpr cuda::Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
+  static constexpr cuda::Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV};
 };
 
 }  // namespace mla::sm90

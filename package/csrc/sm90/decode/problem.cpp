@@ -19,6 +19,7 @@ Status check_kv(const Problem& p, const Traits& traits) {
   MLA_TRY(check_aligned_to_16_bytes(
       "kv_cache", p.kv_latent, traits.kv,
       {{p.kv_latent_stride_page, p.num_pages}, {p.kv_latent_stride_token, p.page_size}}));
+  if (traits.format().rope == 0) return {};
   return check_aligned_to_16_bytes(
       "kv_cache", p.kv_rope, traits.kv,
       {{p.kv_rope_stride_page, p.num_pages}, {p.kv_rope_stride_token, p.page_size}});
@@ -33,15 +34,16 @@ int box_of(const Problem& p, const Traits& traits, const Shape& shape) {
   return static_cast<int>(is_e4m3 || p.page_size % kSwizzleRows == 0 ? most : kSwizzleRows);
 }
 
-bool is_query_aligned(const Problem& p, DType dtype) {
-  return is_aligned_to_16_bytes(p.q_latent, dtype,
+bool is_query_aligned(const Problem& p, const Traits& traits) {
+  const bool has_rope = traits.format().rope > 0;
+  return is_aligned_to_16_bytes(p.q_latent, traits.q,
                                 {{p.q_latent_stride_b, p.batch},
                                  {p.q_latent_stride_s, p.q_len},
                                  {p.q_latent_stride_h, p.num_heads}}) &&
-         is_aligned_to_16_bytes(p.q_rope, dtype,
-                                {{p.q_rope_stride_b, p.batch},
-                                 {p.q_rope_stride_s, p.q_len},
-                                 {p.q_rope_stride_h, p.num_heads}});
+         (!has_rope || is_aligned_to_16_bytes(p.q_rope, traits.q,
+                                              {{p.q_rope_stride_b, p.batch},
+                                               {p.q_rope_stride_s, p.q_len},
+                                               {p.q_rope_stride_h, p.num_heads}}));
 }
 
 int64_t max_partials(const Shape& shape) {
@@ -106,7 +108,7 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   auto& query = params->query;
   query.latent = rows(p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
   query.rope = rows(p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
-  query.is_aligned_to_16 = is_query_aligned(p, traits.q);
+  query.is_aligned_to_16 = is_query_aligned(p, traits);
   query.by_tma = traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 &&
                  (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
   params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
@@ -129,6 +131,7 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   auto* const partial = static_cast<float*>(workspace);
   const int64_t all = max_partials(shape) * padded;
   params->combines = combines(shape);
+  params->out_columns = traits.d_v;
   params->partials = {partial, partial + all * kLatent, static_cast<int32_t>(padded),
                       reinterpret_cast<uint32_t*>(partial + all * (kLatent + 1))};
   return {};
@@ -141,9 +144,10 @@ Status encode_maps(const Traits& traits, Params* params) {
   auto& query = params->query;
   if (!query.by_tma) return {};
   const Shape& shape = params->shape;
+  const CacheFormat& format = traits.format();
   return encode_query_maps(
       {shape.batch, shape.q_len, shape.num_heads, query.latent.data, query.latent.stride,
-       query.rope.data, query.rope.stride, kLatent, kRope},
+       query.rope.data, query.rope.stride, format.latent, format.rope},
       traits.q, &query.latent_map, &query.rope_map);
 }
 

@@ -1,16 +1,21 @@
 #pragma once
 
 #include "common/traits.h"
+#include "mla/formats.h"
 
 namespace mla::sm90::decode {
 
 // The tensor cores multiply 16-bit elements of one type. The kernels dequantize an e4m3 cache to
-// it: in shared memory for rows_m64, in registers for swap_ab.
-constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule) {
+// it: in shared memory for rows_m64, in registers for swap_ab, which has one pair of widths.
+constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule, int d_qk,
+                        int d_v) {
   const bool dequantizes = q == DType::bf16 && kv == DType::e4m3;
   const bool has_one_type = kv == q && has_16_bits(q);
-  if (out != q) return false;
-  if (schedule == Schedule::swap_ab) return (has_one_type || dequantizes) && load == Load::tma;
+  if (out != q || find_cache_format(kv, d_qk, d_v) == nullptr) return false;
+  if (schedule == Schedule::swap_ab) {
+    const bool has_default_widths = d_qk == kHeadDim && d_v == kLatent;
+    return (has_one_type || dequantizes) && load == Load::tma && has_default_widths;
+  }
   if (schedule != Schedule::rows_m64) return false;
   return (has_one_type && (load == Load::tma || load == Load::gather)) ||
          (dequantizes && load == Load::tma);

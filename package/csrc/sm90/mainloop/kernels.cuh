@@ -11,19 +11,20 @@
 namespace mla::sm90 {
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kDQk = kHeadDim, ExtraKv kExtraKv = ExtraKv::same>
+          int kDQk = kHeadDim, int kDV = kLatent, ExtraKv kExtraKv = ExtraKv::same>
 struct Kernels;
 
-template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk, ExtraKv kExtraKv>
-struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kExtraKv> {
-  using Format = rows_m64::Format<kQ, kKv, kDQk, kExtraKv>;
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk, int kDV,
+          ExtraKv kExtraKv>
+struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kDV, kExtraKv> {
+  using Format = rows_m64::Format<kQ, kKv, kDQk, kDV, kExtraKv>;
   static constexpr int kMaxCluster = Format::template kMaxCluster<kLoad>;
 
   template <int kCluster>
   static Kernel of_cluster() {
     return {reinterpret_cast<const void*>(
                 rows_m64::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64,
-                                           kExtraKv, kCluster, kDQk>),
+                                           kExtraKv, kCluster, kDQk, kDV>),
             rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<Format>)};
   }
   static Kernel of(const Shape& shape) {
@@ -33,7 +34,7 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kExtraKv>
 };
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad>
-struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kHeadDim> {
+struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab> {
   using Format = swap_ab::Format<kQ, kKv>;
 
   template <int kRows>

@@ -7,8 +7,6 @@
 
 namespace mla::sm90 {
 
-inline constexpr int kHalf = kLatent / 2;  // columns of the output that a warpgroup computes
-inline constexpr int kHalfChunks = kHalf / kChunk;
 inline constexpr int kChunkElements = kTileTokens * kChunk;
 inline constexpr int kAtomElements = kSwizzleRows * kChunk;
 

@@ -24,6 +24,7 @@ struct Params {
   int32_t causal;
   PagedKvView kv;
   RowView out;
+  int32_t out_columns;
   int32_t out_is_aligned_to_4;   // elements
   int32_t out_is_aligned_to_16;  // bytes
   RowView lse;                   // null: the launch wants none

@@ -10,7 +10,7 @@ namespace mla::sm90 {
 
 inline constexpr uint32_t kFragmentRows = 8;
 inline constexpr uint32_t kFragmentColumns = 32;
-inline constexpr uint32_t kFragments = kLatent / kFragmentColumns;
+inline constexpr uint32_t kMaxFragments = kLatent / kFragmentColumns;
 inline constexpr uint32_t kFragmentLanes = 32;
 inline constexpr uint32_t kLaneSums = kFragmentRows * kFragmentColumns / kFragmentLanes;
 
@@ -19,8 +19,8 @@ inline constexpr uint32_t kLaneSums = kFragmentRows * kFragmentColumns / kFragme
 // bytes of a fragment at a stretch (combine/fragments.cuh). The sums of a lane are fp16 and share a
 // power of 2, since those of a cache of bf16 can be larger and smaller than fp16 holds.
 struct alignas(16) Fragments {
-  uint16_t sums[kFragments][kFragmentLanes][kLaneSums];
-  uint8_t exponents[kFragments][kFragmentLanes];  // of the powers of 2, biased as those of fp32
+  uint16_t sums[kMaxFragments][kFragmentLanes][kLaneSums];
+  uint8_t exponents[kMaxFragments][kFragmentLanes];  // of the powers of 2, biased as those of fp32
 };
 
 // Indexed by partial result and row; rows are padded to whole tiles. Where the combine kernel

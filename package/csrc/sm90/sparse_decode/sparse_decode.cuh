@@ -62,7 +62,7 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::launch(
   MLA_TRY(sparse_decode::encode_maps(kTraits, &params));
   MLA_TRY(prepare(problem.device));
   using VariantKernels =
-      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>;
+      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kLatent, kExtraKv>;
   const Kernel kernel = VariantKernels::of(params.shape);
   bool fits = true;
   MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
@@ -76,7 +76,7 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int k
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::prepare(int32_t device) {
   static cuda::PreparedDevices prepared;
   using VariantKernels =
-      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>;
+      Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kLatent, kExtraKv>;
   return prepared.ensure(device, prepare_kernels<VariantKernels>);
 }
 

@@ -14,6 +14,7 @@ from mla_kernels.devices.machine import current_arch
 from mla_kernels.diagnostics import tables
 from mla_kernels.diagnostics.bench.problems import LENGTHS, SUITES, Shape, problems, shapes
 from mla_kernels.errors import ValueRangeError
+from mla_kernels.formats import HEAD_DIM
 
 SHAPE = ("heads", "q_len", "batch", "seq")
 """The options whose combinations are the shapes."""
@@ -21,6 +22,7 @@ LENGTHS_HELP = (
     "lengths of the requests: equal (--seq each), normal (--seq on average, half of it as deviation), long (one of "
     "65536 tokens, the others of 1024), or zipf (from 65536 to 256 tokens by rank); default equal"
 )
+D_QK_HELP = "columns of a key: 576 (512 of the value), 512 (512) or 320 (256); default 576"
 _LISTS = ((16, 128), (1,), (8,), (4096,))
 
 
@@ -34,6 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         cells.add_argument(option(name), type=integers, metavar="N,N", help=f"default {joined(default)}")
     cells.add_argument("--page-size", type=integers, metavar="N,N", help="default 64")
     cells.add_argument("--dtypes", type=names, metavar="T,T", help="such as bf16, or bf16:e4m3 for Q:KV; default bf16")
+    cells.add_argument("--d-qk", type=integers, metavar="N,N", help=D_QK_HELP)
     cells.add_argument("--lengths", choices=LENGTHS, default="equal", help=LENGTHS_HELP)
 
 
@@ -45,7 +48,13 @@ def run(options: argparse.Namespace) -> int:
         raise ValueRangeError("repeats", str(options.repeats), "integers from 1")
     from mla_kernels.diagnostics.bench import decode
 
-    cells = problems(options.dtypes or ("bf16",), _shapes(options), options.page_size or (64,), options.lengths)
+    cells = problems(
+        options.dtypes or ("bf16",),
+        _shapes(options),
+        options.page_size or (64,),
+        options.lengths,
+        options.d_qk or (HEAD_DIM,),
+    )
     arch = options.arch or current_arch()
     rows = decode.measure(cells, arch, options.repeats, tables.progress(options.json))
     if options.json:

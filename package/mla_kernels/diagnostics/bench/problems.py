@@ -10,12 +10,14 @@ from math import log
 from random import Random
 
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.formats import FORMATS, HEAD_DIM, LATENT
+from mla_kernels.formats import FORMATS, HEAD_DIM, CacheFormat, format_named
 
 SCALE = 192**-0.5
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 """The bytes of an element of Q and of the output."""
-ROW_BYTES = {row.name: row.token_bytes for row in FORMATS if (row.d_qk, row.d_v) == (HEAD_DIM, LATENT)}
+D_V = {row.d_qk: row.d_v for row in FORMATS}
+"""The columns of a value, by those of a key."""
+KV_DTYPES = tuple(dict.fromkeys(row.name for row in FORMATS))
 
 _COLUMNS = {"q_dtype": "q", "kv_dtype": "kv", "num_heads": "heads"}
 """Attributes whose columns have shorter names."""
@@ -65,6 +67,12 @@ class Problem:
     q_len: int = 1
     page_size: int = 64
     lengths: str = "equal"
+    d_qk: int = HEAD_DIM
+
+    @property
+    def form(self) -> CacheFormat:
+        """The format of the cache."""
+        return format_named(self.kv_dtype, self.d_qk, D_V[self.d_qk])
 
     @property
     def seq_lens(self) -> tuple[int, ...]:
@@ -85,12 +93,12 @@ class Problem:
     @property
     def flop(self) -> int:
         """Two for each multiplication of ``Q K^T`` and ``P V``; every new token with every key, as tables count."""
-        return 2 * self.q_len * self.num_heads * self.tokens * (HEAD_DIM + LATENT)
+        return 2 * self.q_len * self.num_heads * self.tokens * (self.d_qk + D_V[self.d_qk])
 
     @property
     def input_bytes(self) -> int:
         """KV once."""
-        return self.tokens * ROW_BYTES[self.kv_dtype]
+        return self.tokens * self.form.token_bytes
 
     @property
     def counts(self) -> dict[str, int]:
@@ -100,17 +108,20 @@ class Problem:
     @property
     def bytes(self) -> int:
         """KV once, Q and the output."""
-        return self.input_bytes + self.batch * self.q_len * self.num_heads * (HEAD_DIM + LATENT) * BYTES[self.q_dtype]
+        columns_of_row = self.d_qk + D_V[self.d_qk]
+        return self.input_bytes + self.batch * self.q_len * self.num_heads * columns_of_row * BYTES[self.q_dtype]
 
     def config(self, arch: str) -> dict[str, object]:
         """What to look up for it."""
-        traits = ("q_dtype", "kv_dtype", "page_size", "num_heads", "q_len")
-        return {"op": "decode", "arch": arch, "kv_layout": "paged", **attributes(self, traits)}
+        traits = ("q_dtype", "kv_dtype", "d_qk", "page_size", "num_heads", "q_len")
+        widths = {"d_v": D_V[self.d_qk]}
+        return {"op": "decode", "arch": arch, "kv_layout": "paged", **attributes(self, traits), **widths}
 
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        return columns(self, ("q_dtype", "kv_dtype", "num_heads", "q_len", "batch", "seq", "page_size", "lengths"))
+        names = ("q_dtype", "kv_dtype", "d_qk", "num_heads", "q_len", "batch", "seq", "page_size", "lengths")
+        return columns(self, names)
 
 
 def attributes(cell: object, names: Iterable[str]) -> dict[str, object]:
@@ -131,21 +142,28 @@ def shapes(
 
 
 def problems(
-    dtypes: Sequence[str], shapes: Sequence[Shape], page_sizes: Sequence[int] = (64,), lengths: str = "equal"
+    dtypes: Sequence[str],
+    shapes: Sequence[Shape],
+    page_sizes: Sequence[int] = (64,),
+    lengths: str = "equal",
+    d_qks: Sequence[int] = (HEAD_DIM,),
 ) -> tuple[Problem, ...]:
-    """Every element type (``bf16``, or ``bf16:e4m3`` for Q and KV) with every shape and page size.
+    """Every element type (``bf16``, or ``bf16:e4m3`` for Q and KV) with every width, shape and page size.
 
     Raises
     ------
     ValueRangeError
-        A name is no element type, or a number is not positive.
+        A name is no element type, a number is not positive, or no format has so many columns.
     """
     result = []
-    for name, (heads, q_len, batch, seq), page_size in product(dtypes, shapes, page_sizes):
+    for name, d_qk, (heads, q_len, batch, seq), page_size in product(dtypes, d_qks, shapes, page_sizes):
         q_dtype, kv_dtype = dtypes_of(name)
         require_positive(heads=heads, q_len=q_len, batch=batch, seq=seq, page_size=page_size)
+        widths = [row.d_qk for row in FORMATS if row.name == kv_dtype]
+        if d_qk not in widths:
+            raise ValueRangeError("d-qk", str(d_qk), f"{', '.join(map(str, widths))} of {kv_dtype}")
         longest = LONG if lengths in {"long", "zipf"} else seq
-        result.append(Problem(q_dtype, kv_dtype, heads, batch, longest, q_len, page_size, lengths))
+        result.append(Problem(q_dtype, kv_dtype, heads, batch, longest, q_len, page_size, lengths, d_qk))
     return tuple(dict.fromkeys(result))
 
 
@@ -157,8 +175,8 @@ def dtypes_of(name: str) -> tuple[str, str]:
     ValueRangeError
     """
     q_dtype, _, kv_dtype = name.partition(":")
-    if q_dtype not in BYTES or (kv_dtype or q_dtype) not in ROW_BYTES:
-        accepts = f"one of {', '.join(BYTES)}, and after a colon {', '.join(ROW_BYTES)}"
+    if q_dtype not in BYTES or (kv_dtype or q_dtype) not in KV_DTYPES:
+        accepts = f"one of {', '.join(BYTES)}, and after a colon {', '.join(KV_DTYPES)}"
         raise ValueRangeError("dtypes", repr(name), accepts)
     return q_dtype, kv_dtype or q_dtype
 

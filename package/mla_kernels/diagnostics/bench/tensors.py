@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 import mla_kernels
-from mla_kernels.diagnostics.bench.problems import Problem
-from mla_kernels.formats import HEAD_DIM, LATENT, format_named, page_bytes
+from mla_kernels.diagnostics.bench.problems import D_V, Problem
+from mla_kernels.formats import format_named, page_bytes
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WHOLE = 128
@@ -20,13 +20,13 @@ class Tensors:
     Attributes
     ----------
     cell : Problem
-    q : [count, batch, q_len, num_heads, 576]
+    q : [count, batch, q_len, num_heads, d_qk]
     kv_cache : [num_pages, page_size, row]
     block_table : int32 [count, batch, table_width]
         0 past the pages of a request.
     seq_lens : int32 [batch]
         The same in each problem.
-    out : [count, batch, q_len, num_heads, 512]
+    out : [count, batch, q_len, num_heads, d_v]
     lse : float32 [count, batch, num_heads, q_len]
     """
 
@@ -35,13 +35,13 @@ class Tensors:
         shape = (count, cell.batch, cell.q_len, cell.num_heads)
         self.cell = cell
         generator = seeded(device)
-        self.q = torch.randn(*shape, HEAD_DIM, dtype=dtype, device=device, generator=generator)
-        self.out = torch.empty(*shape, LATENT, dtype=dtype, device=device)
+        self.q = torch.randn(*shape, cell.d_qk, dtype=dtype, device=device, generator=generator)
+        self.out = torch.empty(*shape, cell.form.d_v, dtype=dtype, device=device)
         self.lse = torch.empty(count, cell.batch, cell.num_heads, cell.q_len, device=device)
         self.seq_lens = torch.tensor(cell.seq_lens, dtype=torch.int32, device=device)
         self.block_table = _tables(self.seq_lens, cell.page_size, count, generator)
         num_pages = count * int(_pages(self.seq_lens, cell.page_size).sum())
-        rows = torch.randn(num_pages * cell.page_size, HEAD_DIM, dtype=dtype, device=device, generator=generator)
+        rows = torch.randn(num_pages * cell.page_size, cell.d_qk, dtype=dtype, device=device, generator=generator)
         self.kv_cache = stored(rows, cell.kv_dtype, cell.page_size)
 
 
@@ -70,7 +70,7 @@ def seeded(device: torch.device) -> torch.Generator:
 
 def stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:
     """The rows [n, d_qk] as a paged cache; quantised by ``store_kv``."""
-    form = format_named(kv_dtype, rows.shape[1])
+    form = format_named(kv_dtype, rows.shape[1], D_V[rows.shape[1]])
     if kv_dtype in DTYPES:
         return rows.view(-1, page_size, form.d_qk)
     page = page_bytes(form, page_size)

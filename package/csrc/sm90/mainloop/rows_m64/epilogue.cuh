@@ -13,9 +13,9 @@ namespace mla::sm90::rows_m64 {
 template <class Format, class Out, class Accumulator, class Params>
 struct Epilogue {
   static constexpr int kElements = cute::size(Accumulator{});
-  // Pairs of neighbours in a row that a thread has, in both halves and in one.
-  static constexpr int kPairs = kHalf / 8;
-  static constexpr int kHalfPairs = kPairs / 2;
+  // Pairs of neighbours in a row that a thread has, in a half and in all.
+  static constexpr int kHalfPairs = kPvColumns / 8;
+  static constexpr int kPairs = Format::kHalves * kHalfPairs;
   static constexpr uint32_t kHalfFragments = kHalf / kFragmentColumns;
   static constexpr uint32_t kSideFragments = kPvColumns / kFragmentColumns;
   static_assert(kSideFragments == kChunkFragments);
@@ -24,7 +24,7 @@ struct Epilogue {
 
   const Params& params;
   SharedStorage<Format>& shared;
-  Accumulator (&out)[2];  // of the halves
+  Accumulator (&out)[Format::kHalves];
 
   // Stores a partial result that the blocks combine, in fragments.
   __device__ __forceinline__ void store_partial(const WorkTile& work, const Rows& scale) const {
@@ -32,7 +32,7 @@ struct Epilogue {
     if (r / 16 * 16 >= params.shape.rows) return;  // none of the warp's rows exists
     const FragmentLane to = lane_of_half(work.partial, r, 0);
     store_half<0>(to, 0, r, scale);
-    store_half<1>(to, kHalfFragments, r, scale);
+    if constexpr (Format::kHalves == 2) store_half<1>(to, kHalfFragments, r, scale);
   }
 
   // Stores what else there is of the rows of a split without tokens. The warpgroup of the logits
@@ -61,8 +61,23 @@ struct Epilogue {
 
   // Combines the two splits of a request when the other one is there as well. Of a pair of blocks
   // that end together, each combines one half of the columns and gives the other one its sums of
-  // the other half.
+  // the other half; of a single half, the second block gives all to the first.
   __device__ __forceinline__ void combine_two(const WorkTile& work, const Rows& scale) {
+    if constexpr (Format::kHalves == 1) {
+      if (shared.split_request.is_pair() && work.partial > work.other_partial) {
+        store_partial(work, scale);
+        return count(true);
+      }
+      if (threadIdx.x == 0) wait_for_splits(params, shared.split_request, 1);
+      synchronize();
+      combine_half(work, request_row(), 0, scale);
+    } else {
+      combine_two_halves(work, scale);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void combine_two_halves(const WorkTile& work, const Rows& scale) {
     synchronize();  // nobody reads the last tile any more
     const bool in_pair = shared.split_request.is_pair();
     int half = in_pair && work.partial > work.other_partial;
@@ -94,7 +109,6 @@ struct Epilogue {
     }
   }
 
- private:
   static __device__ __forceinline__ void synchronize() {
     cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, kCombineBarrier);
   }

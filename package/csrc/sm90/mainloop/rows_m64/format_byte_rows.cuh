@@ -77,22 +77,22 @@ struct ByteRowFormat : Widths<kKv, kDQk> {
 };
 
 template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_mla, kDQk>
+struct Format<DType::bf16, DType::fp8_ds_mla, kDQk, kLatent>
     : ByteRowFormat<DType::fp8_ds_mla, kDQk, ExtraKv::same> {};
 template <int kDQk>
-struct Format<DType::bf16, DType::nvfp4_ds_mla, kDQk>
+struct Format<DType::bf16, DType::nvfp4_ds_mla, kDQk, kLatent>
     : ByteRowFormat<DType::nvfp4_ds_mla, kDQk, ExtraKv::same> {};
 template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_v4, kDQk>
+struct Format<DType::bf16, DType::fp8_ds_v4, kDQk, kLatent>
     : ByteRowFormat<DType::fp8_ds_v4, kDQk, ExtraKv::same> {};
 template <int kDQk>
-struct Format<DType::bf16, DType::mxfp4_ds_v4, kDQk>
+struct Format<DType::bf16, DType::mxfp4_ds_v4, kDQk, kLatent>
     : ByteRowFormat<DType::mxfp4_ds_v4, kDQk, ExtraKv::same> {};
 template <int kDQk, ExtraKv kExtraKv>
-struct Format<DType::bf16, DType::fp8_ds_v41, kDQk, kExtraKv>
+struct Format<DType::bf16, DType::fp8_ds_v41, kDQk, kLatent, kExtraKv>
     : ByteRowFormat<DType::fp8_ds_v41, kDQk, kExtraKv> {};
 template <int kDQk>
-struct Format<DType::bf16, DType::fp4_ds_v41, kDQk>
+struct Format<DType::bf16, DType::fp4_ds_v41, kDQk, kLatent>
     : ByteRowFormat<DType::fp4_ds_v41, kDQk, ExtraKv::same> {};
 
 }  // namespace mla::sm90::rows_m64

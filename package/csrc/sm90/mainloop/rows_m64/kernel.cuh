@@ -31,7 +31,7 @@ __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<F
   cutlass::arch::warpgroup_reg_alloc<kPvRegisters>();
   prepare_combine(params, shared.split_request);
   if (MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run()) return;
-  combine_fused<Out, SharedStorage<Format>::kOfTiles>(
+  combine_fused<Out, Format::kHalves * kHalf, SharedStorage<Format>::kOfTiles>(
       params, shared.split_request, shared.tile_row_of_request(), shared.latent, kCombineBarrier);
 }
 
@@ -44,10 +44,10 @@ __device__ __forceinline__ void compute_logits(const Params& params, SharedStora
 }
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          ExtraKv kExtraKv, int kCluster, int kDQk>
+          ExtraKv kExtraKv, int kCluster, int kDQk, int kDV>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  using Format = rows_m64::Format<kQ, kKv, kDQk, kExtraKv>;
+  using Format = rows_m64::Format<kQ, kKv, kDQk, kDV, kExtraKv>;
   static_assert(kSchedule == Schedule::rows_m64 && kCluster <= Format::template kMaxCluster<kLoad>);
   static_assert(sizeof(SharedStorage<Format>) <= 227 * 1024);
   using Out = typename ElementOf<kOut>::Type;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     if constexpr (!Params::kIsSparse && kLoad == Load::tma) {
       cute::prefetch_tma_descriptor(&params.latent_map);
-      cute::prefetch_tma_descriptor(&params.rope_map);
+      if constexpr (Format::kHasKeyChunk) cute::prefetch_tma_descriptor(&params.rope_map);
     }
   }
   if constexpr (kCluster == 1) {

@@ -33,8 +33,8 @@ class MmaPv {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
       const int blocks = warp_uniform(work.end_block - work.first_block);
-      cute::clear(out_[0]);
-      cute::clear(out_[1]);
+#pragma unroll
+      for (auto& half : out_) cute::clear(half);
       if (blocks > 0) ++tile_;  // Q takes the stages of a tile
       Rows final_scale = {0, 0};
       // The result goes through the memory of the last tile.
@@ -91,11 +91,13 @@ class MmaPv {
       cute::warpgroup_fence_operand(out_[0]);
     }
     if (releases) release<0>(tile_);
-    if (has_next) let_logits_go_first();
-    multiply<1>(p.stage, 0, kPParts<Format>);
-    cute::warpgroup_wait<0>();
-    cute::warpgroup_fence_operand(out_[1]);
-    if (releases) release<1>(tile_);
+    if constexpr (Format::kHalves == 2) {
+      if (has_next) let_logits_go_first();
+      multiply<1>(p.stage, 0, kPParts<Format>);
+      cute::warpgroup_wait<0>();
+      cute::warpgroup_fence_operand(out_[1]);
+      if (releases) release<1>(tile_);
+    }
   }
 
   // Sums up a tile after the logits of the next one.
@@ -105,13 +107,15 @@ class MmaPv {
     if (has_next) wait_for_next_logits();
     fence_and_rescale(p.stage);
     multiply<0>(p.stage, 0, kPParts<Format>);
-    multiply<1>(p.stage, 0, kPParts<Format>);
-    cute::warpgroup_wait<1>();
-    if (releases) release<0>(tile_);
+    if constexpr (Format::kHalves == 2) {
+      multiply<1>(p.stage, 0, kPParts<Format>);
+      cute::warpgroup_wait<1>();
+      if (releases) release<0>(tile_);
+    }
     cute::warpgroup_wait<0>();
-    cute::warpgroup_fence_operand(out_[0]);
-    cute::warpgroup_fence_operand(out_[1]);
-    if (releases) release<1>(tile_);
+#pragma unroll
+    for (auto& half : out_) cute::warpgroup_fence_operand(half);
+    if (releases) release<Format::kHalves - 1>(tile_);
   }
 
   // Lets the tensor cores see P, of which the first part has arrived.
@@ -128,8 +132,8 @@ class MmaPv {
     read(shared_.rescale[stage], factor);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      out_[0](e) *= factor[e % 4 / 2];
-      out_[1](e) *= factor[e % 4 / 2];
+#pragma unroll
+      for (auto& half : out_) half(e) *= factor[e % 4 / 2];
     }
   }
 
@@ -178,14 +182,17 @@ class MmaPv {
     if (!has_tile) return store.run_without_tokens(work);
     // All warps of the warpgroup have read the tile after this barrier.
     cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstPvBarrier + side_of_thread());
-    const auto half = [this](int i) {
-      return reinterpret_cast<uint4*>(shared_.latent[latent_state<Format>(tile_ - 1, i).stage]);
-    };
-    store.run(work, final_scale, {half(0), half(1)}, [this] {
+    uint4* halves[Format::kHalves];
+#pragma unroll
+    for (int i = 0; i < Format::kHalves; ++i) {
+      halves[i] =
+          reinterpret_cast<uint4*>(shared_.latent[latent_state<Format>(tile_ - 1, i).stage]);
+    }
+    store.run(work, final_scale, halves, [this] {
       cutlass::arch::fence_view_async_shared();
       __syncwarp();
       release<0>(tile_ - 1);
-      release<1>(tile_ - 1);
+      if constexpr (Format::kHalves == 2) release<1>(tile_ - 1);
     });
   }
 
@@ -200,7 +207,7 @@ class MmaPv {
   SharedStorage<Format>& shared_;
   const int thread_;
   const int side_;
-  Accumulator out_[2];    // of the halves
+  Accumulator out_[Format::kHalves];
   uint32_t tile_ = 0;     // of the KV pipelines
   uint32_t p_count_ = 0;  // uses of P's pipeline
 };

@@ -21,7 +21,7 @@ class MmaQkSoftmax {
   using Logits = decltype(cute::partition_fragment_C(
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
   using Query = decltype(cute::make_tensor<Element>(cute::partition_shape_A(
-      RegisterMma{}, cute::Shape<cute::_64, cute::Int<kRegisterChunks * kChunk>>{})));
+      RegisterMma{}, cute::Shape<cute::_64, cute::Int<Format::kRegisterChunks * kChunk>>{})));
   using Softmax = rows_m64::Softmax<Logits, kPParts<Format>, Format::kConvertsQuery, Params>;
   using Rows = typename Softmax::Rows;
   static constexpr int kStepsOfChunk = 4;  // of the tensor cores
@@ -57,16 +57,17 @@ class MmaQkSoftmax {
   // The producer puts Q where a work tile's first tile of KV would be.
   __device__ __forceinline__ void take_query() {
     using namespace cute;
-    const auto left = latent_state<Format>(tile_, 0);
-    const auto right = latent_state<Format>(tile_, 1);
     const auto rope = rope_state<Format>(tile_);
-    shared_.latent_full[left.stage].wait(left.phase);
-    shared_.latent_full[right.stage].wait(right.phase);
+#pragma unroll
+    for (int half = 0; half < Format::kHalves; ++half) {
+      const auto latent = latent_state<Format>(tile_, half);
+      shared_.latent_full[latent.stage].wait(latent.phase);
+    }
     shared_.rope_full[rope.stage].wait(rope.phase);
     if constexpr (Format::kConvertsQuery) convert_query();
     Tensor words = recast<uint32_t>(query_);
 #pragma unroll
-    for (int step = 0; step < kRegisterChunks * kStepsOfChunk; ++step) {
+    for (int step = 0; step < Format::kRegisterChunks * kStepsOfChunk; ++step) {
       read_step(chunk_at(step / kStepsOfChunk), step % kStepsOfChunk, &words(step * kStepWords));
     }
 #pragma unroll
@@ -74,9 +75,9 @@ class MmaQkSoftmax {
     // Tensor cores may still read the Q of the work tile before, for other warps.
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
 #pragma unroll 1
-    for (int chunk = kRegisterChunks; chunk < Format::kChunks; ++chunk) {
+    for (int chunk = Format::kRegisterChunks; chunk < Format::kChunks; ++chunk) {
       const auto* const from = reinterpret_cast<const uint4*>(chunk_at(chunk));
-      auto* const to = reinterpret_cast<uint4*>(shared_.q[chunk - kRegisterChunks]);
+      auto* const to = reinterpret_cast<uint4*>(shared_.q[chunk - Format::kRegisterChunks]);
       const uint32_t flip = params_.sign_flip;
 #pragma unroll
       for (int i = thread_; i < kTileRows * kVectors; i += kWarpgroup) {
@@ -87,15 +88,18 @@ class MmaQkSoftmax {
     cutlass::arch::fence_view_async_shared();
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
     constexpr int kTimes = 2;  // for the two warpgroups of the output, which do not read Q
-    consumer_release<kBlocks, kTimes>(shared_.latent_empty[left.stage]);
-    consumer_release<kBlocks, kTimes>(shared_.latent_empty[right.stage]);
+#pragma unroll
+    for (int half = 0; half < Format::kHalves; ++half) {
+      consumer_release<kBlocks, kTimes>(
+          shared_.latent_empty[latent_state<Format>(tile_, half).stage]);
+    }
     consumer_release<kBlocks>(shared_.rope_empty[rope.stage]);
     ++tile_;
   }
 
   // A chunk of the tile that comes next in the KV pipelines.
   __device__ __forceinline__ Element* chunk_at(int chunk) const {
-    if (Format::kHasKeyChunk && chunk == kRopeChunk) {
+    if (Format::kHasKeyChunk && chunk == Format::kKeyChunk) {
       return shared_.rope[rope_state<Format>(tile_).stage];
     }
     return shared_.latent[latent_state<Format>(tile_, chunk / kHalfChunks).stage] +
@@ -158,12 +162,12 @@ class MmaQkSoftmax {
     if constexpr (!Format::kHasKeyChunk) {
       read_present_of_tile();
       multiply_half<1, true>();
-    } else if constexpr (kRopeFirst) {
+    } else if constexpr (kRopeFirst && Format::kHalves == 2) {
       multiply_rope();
       cute::warpgroup_commit_batch();
       multiply_half<1>();
     } else {
-      multiply_half<1>();
+      if constexpr (Format::kHalves == 2) multiply_half<1>();
       cute::warpgroup_commit_batch();
       multiply_rope();
     }
@@ -180,7 +184,7 @@ class MmaQkSoftmax {
     const int stage = read_present_of_tile();
     fence_stores();
     cute::warpgroup_arrive();
-    multiply_chunk(kRopeChunk, chunk_tensor(shared_.rope[stage]));
+    multiply_chunk(Format::kKeyChunk, chunk_tensor(shared_.rope[stage]));
   }
 
   // Returns the stage that tells which tokens exist, and what the rope columns are in.
@@ -229,7 +233,7 @@ class MmaQkSoftmax {
   __device__ __forceinline__ void multiply_chunk(int chunk, const Keys& keys) {
     using namespace cute;
     const Tensor k = register_mma_.get_slice(thread_).partition_fragment_B(keys);
-    if (chunk < kRegisterChunks) {
+    if (chunk < Format::kRegisterChunks) {
 #pragma unroll
       for (int i = 0; i < kStepsOfChunk; ++i) {
         gemm(register_mma_, query_(_, _, chunk * kStepsOfChunk + i), k(_, _, i), logits_);
@@ -238,7 +242,7 @@ class MmaQkSoftmax {
     } else {
       SharedMma mma;
       const Tensor q = mma.get_slice(thread_).partition_fragment_A(
-          chunk_tensor(shared_.q[chunk - kRegisterChunks]));
+          chunk_tensor(shared_.q[chunk - Format::kRegisterChunks]));
 #pragma unroll
       for (int i = 0; i < kStepsOfChunk; ++i) gemm(mma, q(_, _, i), k(_, _, i), logits_);
     }
@@ -307,7 +311,7 @@ class MmaQkSoftmax {
     if (present >= kTileTokens) return;
     constexpr int kTokenVectors = kHalfChunks * kVectors;
 #pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < Format::kHalves; ++half) {
       const int stage = latent_state<Format>(tile_, half).stage;
       auto* const vectors = reinterpret_cast<uint4*>(shared_.latent[stage]);
       for (int i = present * kTokenVectors + thread_; i < kTileTokens * kTokenVectors;

@@ -15,9 +15,6 @@ inline constexpr int kThreads = (kConsumerWarpgroups + 1) * kWarpgroup;
 
 inline constexpr int kPStages = 2;
 
-// Chunks of Q that are in registers; the rest is in shared memory.
-inline constexpr int kRegisterChunks = 5;
-
 // Named barriers; 0 is that of all threads until the roles begin, then of the logits' warpgroup.
 inline constexpr uint32_t kQueryBarrier = 1;    // of the warps that fill the KV pipelines
 inline constexpr uint32_t kCombineBarrier = 2;  // of the two warpgroups of the output
@@ -33,7 +30,7 @@ struct SharedStorage {
   // Keys without a chunk of their own have these stages for `present` only.
   static constexpr int kKeyChunkElements = Format::kHasKeyChunk ? kChunkElements : 1;
   alignas(1024) Element rope[kRopeStages][kKeyChunkElements];
-  alignas(1024) Element q[Format::kChunks - kRegisterChunks][kChunkElements];
+  alignas(1024) Element q[Format::kChunks - Format::kRegisterChunks][kChunkElements];
   alignas(1024) Element p[kPStages][kChunkElements];
   // The bytes from `latent` on that are free when the roles have ended.
   static constexpr size_t kOfTiles = sizeof(latent) + sizeof(rope) + sizeof(q) + sizeof(p);
@@ -44,7 +41,7 @@ struct SharedStorage {
   int32_t first_row;                            // of the block's tile in a request
   WorkTilePipeline work_tiles;
   SplitRequest split_request;
-  Barrier query_wanted;
+  Barrier query_wanted[kRopeStages];  // by the stage that Q takes
   TransactionBarrier latent_full[kLatentStages];
   TransactionBarrier rope_full[kRopeStages];
   Barrier logits_done[kPStages];
@@ -63,7 +60,7 @@ struct SharedStorage {
   // and `producers` warps of its warpgroup read the work tiles.
   template <class Producer>
   __device__ __forceinline__ void init_barriers(int producers) {
-    query_wanted.init(1);
+    for (auto& barrier : query_wanted) barrier.init(1);
     for (auto& barrier : latent_full) barrier.init(Producer::kLatentArrivals);
     for (auto& barrier : rope_full) barrier.init(Producer::kRopeArrivals);
     for (auto& barrier : logits_done) barrier.init(kWarps);
@@ -83,7 +80,7 @@ struct SharedStorage {
 template <class Format>
 __device__ __forceinline__ PipelineState<Format::kLatentStages> latent_state(uint32_t tile,
                                                                              int half) {
-  return PipelineState<Format::kLatentStages>(2 * tile + half);
+  return PipelineState<Format::kLatentStages>(Format::kHalves * tile + half);
 }
 template <class Format>
 __device__ __forceinline__ PipelineState<Format::kRopeStages> rope_state(uint32_t tile) {
@@ -93,7 +90,7 @@ __device__ __forceinline__ PipelineState<Format::kRopeStages> rope_state(uint32_
 // Waits until the stages of a tile are empty. In the first round, they are in the phase before.
 template <class Format>
 __device__ void producer_acquire(SharedStorage<Format>& shared, uint32_t tile) {
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; half < Format::kHalves; ++half) {
     const auto latent = latent_state<Format>(tile, half);
     shared.latent_empty[latent.stage].wait(latent.phase ^ 1);
   }

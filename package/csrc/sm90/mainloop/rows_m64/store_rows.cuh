@@ -16,35 +16,37 @@ struct StoreRows {
   static constexpr int kRowsAtOnce = kWarp / kRowVectors;
   // Pairs of neighbours in a row that a thread has of a half.
   static constexpr int kPairs = kPvColumns / 8;
+  static constexpr int kHalves = Format::kHalves;
   using Vector = uint4;
   using Rows = float[kThreadRows];
 
   const Params& params;
   const SharedStorage<Format>& shared;
-  Accumulator (&out)[2];  // of the halves
+  Accumulator (&out)[Format::kHalves];
 
   // Stores rows of the result. They go through `halves`, the memory of the last tile's latent, of
   // which this warpgroup alone has read these columns, so that a lane stores 16 bytes of a row.
   // `release` says that the tile is no longer needed.
   template <class Release>
   __device__ __forceinline__ void run(const WorkTile& work, const Rows& scale,
-                                      Vector* const (&halves)[2], const Release& release) const {
+                                      Vector* const (&halves)[kHalves],
+                                      const Release& release) const {
     const bool exists = is_row(shared.tile_row_of_request() + warp_row());
     if (exists) {
       clear_rows_without_p(scale);
-      put_half(scale, out[0], halves[0]);
-      put_half(scale, out[1], halves[1]);
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) put_half(scale, out[half], halves[half]);
       __syncwarp();
     }
     if (!exists || !params.out_is_aligned_to_16) {
       if (exists) store_elements(work, halves);
       return release();
     }
-    Vector own[2][kWarpRows / kRowsAtOnce];
+    Vector own[kHalves][kWarpRows / kRowsAtOnce];
 #pragma unroll
     for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) own[half][i] = halves[half][vector_at(i)];
+      for (int half = 0; half < kHalves; ++half) own[half][i] = halves[half][vector_at(i)];
     }
     // The fence in it would wait for stores to global memory, so these come later.
     release();
@@ -53,8 +55,10 @@ struct StoreRows {
       const int r = shared.tile_row_of_request() + row_at(i);
       if (!is_row(r)) return;
       auto* const to = reinterpret_cast<Vector*>(out_at(work, r));
-      to[0] = own[0][i];
-      to[kHalf / kVectorElements<Element>] = own[1][i];
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        to[half * (kHalf / kVectorElements<Element>)] = own[half][i];
+      }
     }
   }
 
@@ -66,7 +70,9 @@ struct StoreRows {
       if (!is_row(r)) return;
       uint16_t* const to = out_at(work, r);
 #pragma unroll
-      for (int e = 0; e < kVectorElements<Element>; ++e) to[e] = to[kHalf + e] = 0;
+      for (int e = 0; e < kHalves * kVectorElements<Element>; ++e) {
+        to[e / kVectorElements<Element> * kHalf + e % kVectorElements<Element>] = 0;
+      }
     }
   }
 
@@ -110,7 +116,9 @@ struct StoreRows {
     if (scale[0] == 0 || scale[1] == 0) {
 #pragma unroll
       for (int e = 0; e < cute::size(Accumulator{}); ++e) {
-        if (scale[e % 4 / 2] == 0) out[0](e) = out[1](e) = 0;
+        if (scale[e % 4 / 2] != 0) continue;
+#pragma unroll
+        for (auto& half : out) half(e) = 0;
       }
     }
     __syncwarp();
@@ -136,18 +144,17 @@ struct StoreRows {
 
   // Stores rows that are not aligned to 16 bytes.
   __device__ __forceinline__ void store_elements(const WorkTile& work,
-                                                 Vector* const (&halves)[2]) const {
+                                                 Vector* const (&halves)[kHalves]) const {
 #pragma unroll 1
     for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
       const int r = shared.tile_row_of_request() + row_at(i);
       if (!is_row(r)) return;
       uint16_t* const to = out_at(work, r);
-      const auto* const left = reinterpret_cast<const uint16_t*>(halves[0] + vector_at(i));
-      const auto* const right = reinterpret_cast<const uint16_t*>(halves[1] + vector_at(i));
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        const auto* const from = reinterpret_cast<const uint16_t*>(halves[half] + vector_at(i));
 #pragma unroll 1
-      for (int e = 0; e < kVectorElements<Element>; ++e) {
-        to[e] = left[e];
-        to[kHalf + e] = right[e];
+        for (int e = 0; e < kVectorElements<Element>; ++e) to[half * kHalf + e] = from[e];
       }
     }
   }

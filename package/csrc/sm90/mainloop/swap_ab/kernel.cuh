@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     cutlass::arch::warpgroup_reg_alloc<kConsumerRegisters<kRows>>();
     prepare_combine(params, shared.split_request);
     Consumer<Format, Out, kRows, Params>(params, shared, warpgroup).run();
-    combine_fused<Out, sizeof(shared.kv)>(params, shared.split_request, 0, &shared.kv,
-                                          kCombineBarrier);
+    combine_fused<Out, kLatent, sizeof(shared.kv)>(params, shared.split_request, 0, &shared.kv,
+                                                   kCombineBarrier);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters<kRows>>();
     const int warp = threadIdx.x / kWarp - kConsumers * kWarps;

@@ -39,15 +39,19 @@ struct Dequantizer {
   }
 
  private:
-  // A warp has chunks of both halves, and so waits for every use of their stages. Only one warp has
-  // the rope columns; the others wait for their stage with Q alone, and cannot mistake one use for
-  // another then, because the tile before the last has left the pipelines.
+  // A warp has chunks of each half, and so waits for every use of their stages. Only one warp has
+  // the last chunk and says which tokens exist; the others wait for the stage of that with Q alone,
+  // and cannot mistake one use for another then, because the tile whose use was before the last
+  // has left the pipelines.
+  static_assert(2 * Format::kRopeStages * Format::kHalves >= Format::kLatentStages);
   __device__ void dequantize_tile(uint32_t tile, uint32_t phase, int warp) {
     const bool leads = threadIdx.x % kWarp == 0;
-    const auto rope = rope_state<Format>(tile);
 #pragma unroll 1
-    for (int chunk = warp; chunk < kChunks; chunk += kWarps) {
-      const bool is_rope = chunk == kRopeChunk;
+    for (int chunk = warp; chunk < Format::kChunks; chunk += kWarps) {
+      const bool is_rope = Format::kHasKeyChunk && chunk == Format::kKeyChunk;
+      // Or the compiler keeps what follows from `tile` in registers that the warp lacks.
+      if constexpr (Format::kHalves == 1) asm volatile("" : "+r"(tile));
+      const auto rope = rope_state<Format>(tile);
       const auto half = latent_state<Format>(tile, chunk / kHalfChunks);
       Barrier& empty = is_rope ? shared.rope_empty[rope.stage] : shared.latent_empty[half.stage];
       TransactionBarrier& full =
@@ -58,8 +62,12 @@ struct Dequantizer {
                  is_rope ? shared.rope[rope.stage]
                          : shared.latent[half.stage] + chunk % kHalfChunks * kAtomElements,
                  is_rope ? 1 : kHalfChunks);
-      if (is_rope && leads) {
-        reinterpret_cast<uint64_t&>(shared.present[rope.stage]) = shared.staging.present;
+      if (chunk + 1 == Format::kChunks) {
+        if constexpr (!Format::kHasKeyChunk) shared.rope_empty[rope.stage].wait(rope.phase ^ 1);
+        if (leads) {
+          reinterpret_cast<uint64_t&>(shared.present[rope.stage]) = shared.staging.present;
+        }
+        if constexpr (!Format::kHasKeyChunk) shared.rope_full[rope.stage].arrive();
       }
       cutlass::arch::fence_view_async_shared();
       full.arrive();

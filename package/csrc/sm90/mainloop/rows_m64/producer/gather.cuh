@@ -67,7 +67,7 @@ struct GatherProducer {
     }
     const auto* const from = rows.template latent<Element>(row);
 #pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < Format::kHalves; ++half) {
       const auto latent = latent_state<Format>(tile, half);
       shared.latent_empty[latent.stage].wait(latent.phase ^ 1);
       copy_rows<kHalfChunks>(from + half * kHalf, present, shared.latent[latent.stage],

@@ -38,20 +38,22 @@ struct QueryProducer {
     } else if constexpr (Format::kDequantizes) {
       copy(tile, request);
     } else {
-      if (cute::elect_one_sync()) shared.query_wanted.arrive();
+      if (cute::elect_one_sync()) shared.query_wanted[rope_state<Format>(tile).stage].arrive();
     }
     __syncwarp();
   }
 
-  // Copies the queries that are not boxes. A warp of its own calls this.
+  // Copies the queries that are not boxes. A warp of its own calls this. Several queries may be
+  // wanted before it looks, where short work tiles follow each other: each at another stage.
   __device__ void run() const {
     uint32_t tile = 0;
-    uint32_t phase = 0;
+    uint32_t phases = 0;  // a bit for each stage
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
       if (work.first_block >= work.end_block) continue;
-      shared.query_wanted.wait(phase);
-      phase ^= 1;
+      const uint32_t stage = rope_state<Format>(tile).stage;
+      shared.query_wanted[stage].wait(phases >> stage & 1);
+      phases ^= 1u << stage;
       copy(tile, work.request);
       tile += 1 + work.end_block - work.first_block;
     }
@@ -65,7 +67,7 @@ struct QueryProducer {
     const QueryCoordinates at = params.query.coordinates(request, params.shape.token_of(row));
     const int32_t h = params.shape.head_of(row);
 #pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < Format::kHalves; ++half) {
       const auto latent = latent_state<Format>(tile, half);
       TransactionBarrier& full = shared.latent_full[latent.stage];
       full.expect_transaction(kHalfChunks * kChunkBytes);
@@ -93,7 +95,7 @@ struct QueryProducer {
     for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
       const bool of_rope = chunk >= Format::kQueryLatentChunks;
       Element* const to =
-          Format::kHasKeyChunk && chunk == kRopeChunk
+          Format::kHasKeyChunk && chunk == Format::kKeyChunk
               ? shared.rope[rope_state<Format>(tile).stage]
               : shared.latent[latent_state<Format>(tile, chunk / kHalfChunks).stage] +
                     chunk % kHalfChunks * kChunkElements;
@@ -127,7 +129,7 @@ struct QueryProducer {
   template <int kLanes>
   __device__ void arrive(uint32_t tile) const {
     static_assert(Producer::kLatentArrivals % kLanes == 0 && Producer::kRopeArrivals % kLanes == 0);
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < Format::kHalves; ++half) {
       arrive_n(shared.latent_full[latent_state<Format>(tile, half).stage],
                Producer::kLatentArrivals / kLanes);
     }

@@ -68,11 +68,11 @@ struct TmaProducer {
  private:
   // Loads a tile in the order in which its logits are computed.
   __device__ void load(uint32_t tile, const PagedKvTma& kv, uint64_t present, bool leads) {
-    constexpr bool kRopeFirst = kPvAfterLogits<Format, kBlocks>;
-    if constexpr (kRopeFirst) prefetch(kv, leads);
+    constexpr bool kRopeFirst = kPvAfterLogits<Format, kBlocks> || !Format::kHasKeyChunk;
+    if constexpr (kPvAfterLogits<Format, kBlocks>) prefetch(kv, leads);
     load_half(tile, 0, kv, leads);
     if constexpr (kRopeFirst) load_rope(tile, kv, present, leads);
-    load_half(tile, 1, kv, leads);
+    if constexpr (Format::kHalves == 2) load_half(tile, 1, kv, leads);
     if constexpr (!kRopeFirst) load_rope(tile, kv, present, leads);
   }
 
@@ -95,10 +95,12 @@ struct TmaProducer {
     TransactionBarrier& full = shared.rope_full[rope.stage];
     if (leads) {
       reinterpret_cast<uint64_t&>(shared.present[rope.stage]) = present;
-      full.expect_transaction(sizeof(shared.rope[0]));
+      if constexpr (Format::kHasKeyChunk) full.expect_transaction(sizeof(shared.rope[0]));
       arrive_n(full, kRopeArrivals);
     }
-    load<1>(&params.rope_map, 0, full, shared.rope[rope.stage], kv, leads);
+    if constexpr (Format::kHasKeyChunk) {
+      load<1>(&params.rope_map, 0, full, shared.rope[rope.stage], kv, leads);
+    }
   }
 
   // Loads `kCount` chunks of a tile, from `chunk` on.
@@ -117,8 +119,12 @@ struct TmaProducer {
     for_own_boxes(kv, leads, [&](int, int32_t token, int32_t group, int32_t page) {
       using Prefetch = cute::SM90_TMA_LOAD_5D::PREFETCH;
       Prefetch::copy(&params.latent_map, 0, token, 0, group, page);
-      Prefetch::copy(&params.latent_map, 0, token, int32_t{kHalfChunks}, group, page);
-      Prefetch::copy(&params.rope_map, 0, token, 0, group, page);
+      if constexpr (Format::kHalves == 2) {
+        Prefetch::copy(&params.latent_map, 0, token, int32_t{kHalfChunks}, group, page);
+      }
+      if constexpr (Format::kHasKeyChunk) {
+        Prefetch::copy(&params.rope_map, 0, token, 0, group, page);
+      }
     });
   }
 
@@ -143,7 +149,7 @@ struct TmaProducer {
       // One thread does all of it: nine waits of the whole warp make e4m3 take 20% longer.
       if (leads) {
 #pragma unroll 1
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
+        for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
           load_chunk(chunk, begin_chunk(tile, chunk, present), shared.staging.chunks[chunk], whole);
         }
       }
@@ -151,7 +157,7 @@ struct TmaProducer {
       return;
     }
 #pragma unroll 1
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
       if (leads) begin_chunk(tile, chunk, present);
       __syncwarp();
       uint8_t* to = shared.staging.chunks[chunk];
@@ -168,7 +174,7 @@ struct TmaProducer {
   // Waits until the staged chunk may be overwritten. One thread calls this.
   __device__ TransactionBarrier& begin_chunk(uint32_t tile, int chunk, uint64_t present) {
     shared.staging.empty[chunk].wait((tile & 1) ^ 1);
-    if (chunk == kRopeChunk) shared.staging.present = present;
+    if (chunk + 1 == Format::kChunks) shared.staging.present = present;
     TransactionBarrier& full = shared.staging.full[chunk];
     full.arrive_and_expect_tx(kChunkElements);
     return full;
@@ -178,7 +184,7 @@ struct TmaProducer {
   __device__ void load_chunk(int chunk, TransactionBarrier& full, uint8_t* to,
                              const TokenBox& source) {
     if (kCluster > 1 && chunk % kCluster != rank) return;
-    const bool is_rope = chunk == kRopeChunk;
+    const bool is_rope = Format::kHasKeyChunk && chunk == Format::kKeyChunk;
     copy_box<cute::SM90_TMA_LOAD_3D, cute::SM90_TMA_LOAD_MULTICAST_3D>(
         is_rope ? &params.rope_map : &params.latent_map, full, to, is_rope ? 0 : chunk * kChunk,
         source.offset, source.page);
