@@ -69,6 +69,10 @@ class PayloadError(MlaError, ImportError):
     """A payload cannot be used: it does not load, or its ABI or version differs from the core's."""
 
 
+class GroupError(MlaError, RuntimeError):
+    """The ranks of a distributed group did not exchange what they should: one is lost, late, or has another shape."""
+
+
 class InternalError(MlaError, RuntimeError):
     """A payload failed for a reason that no argument explains: report it."""
 

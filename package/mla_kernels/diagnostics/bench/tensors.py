@@ -12,6 +12,7 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WHOLE = 128
 """Tokens whose multiples a block table covers: kernels with tiles of so many ask for it."""
 _SEED = 576
+_MOST_E4M3 = 448.0
 
 
 class Tensors:
@@ -69,15 +70,16 @@ def seeded(device: torch.device) -> torch.Generator:
 
 
 def stored(rows: torch.Tensor, kv_dtype: str, page_size: int) -> torch.Tensor:
-    """The rows [n, d_qk] as a paged cache; quantised by ``store_kv``."""
+    """The rows [n, d_qk] as a paged cache; those with scales are quantised by ``store_kv``."""
     form = format_named(kv_dtype, rows.shape[1], D_V[rows.shape[1]])
     if kv_dtype in DTYPES:
         return rows.view(-1, page_size, form.d_qk)
+    if not form.is_bytes:
+        return rows.clamp(-_MOST_E4M3, _MOST_E4M3).to(torch.float8_e4m3fn).view(-1, page_size, form.d_qk)
     page = page_bytes(form, page_size)
     pages = torch.empty((len(rows) // page_size, page), dtype=torch.uint8, device=rows.device)
     cache = pages.as_strided((len(pages), page_size, form.token_bytes), (page, form.token_bytes, 1))
-    scale = torch.ones(1, device=rows.device) if kv_dtype == "e4m3" else None
     rope = rows[:, form.latent :] if form.rope else None
     slots = torch.arange(len(rows), device=rows.device)
-    mla_kernels.store_kv(rows[:, : form.latent], rope, cache, slots, scale=scale, kv_dtype=kv_dtype)
+    mla_kernels.store_kv(rows[:, : form.latent], rope, cache, slots, kv_dtype=kv_dtype)
     return cache

@@ -1,0 +1,46 @@
+"""Decode context parallelism by two and four processes of gloo on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from mla_kernels.distributed import local_lengths
+
+ROOT = Path(__file__).parents[3]
+MOST_SECONDS = 240
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize("task", ["results", "unequal_shapes", "a_lost_rank"])
+def test_ranks(task: str, world_size: int, tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.runtime.distributed.worker", task, str(rank), str(world_size),
+             str(tmp_path / "store")],
+            cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(world_size)
+    ]  # fmt: skip
+    try:
+        told = [rank.communicate(timeout=MOST_SECONDS)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0] * world_size, "\n".join(told)
+
+
+@pytest.mark.parametrize("interleave", [1, 3, 16, 64])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+def test_every_token_is_on_one_rank(world_size: int, interleave: int) -> None:
+    lengths = torch.arange(400, dtype=torch.int32)
+    for rank in range(world_size):
+        got = local_lengths(lengths, rank=rank, world_size=world_size, interleave=interleave)
+        held = torch.arange(400) // interleave % world_size == rank
+        assert got.dtype == torch.int32
+        assert got.tolist() == [int(held[:length].sum()) for length in range(400)]

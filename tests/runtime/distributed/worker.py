@@ -1,0 +1,106 @@
+"""One rank of a group of processes on the CPU: ``python -m tests.runtime.distributed.worker TASK RANK WORLD FILE``.
+
+It exits with 0 where the task ends as it should.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+
+import mla_kernels as mla
+import pytest
+import torch
+import torch.distributed as dist
+from mla_kernels.distributed import ContextParallel
+from mla_kernels.errors import GroupError, ShapeError
+
+PAGE = 16
+SCALE = 192**-0.5
+TIME_OUT = timedelta(seconds=20)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A step of all ranks, whose tensors every rank makes alike."""
+
+    interleave: int
+    lengths: tuple[int, ...] = (200, 0, 65, 1, 17)
+    q_len: int = 1
+    heads: int = 4
+    d_qk: int = 576
+    d_v: int = 512
+
+    def check(self, rank: int, world_size: int) -> None:
+        """Compare a rank's results with attention to the whole cache."""
+        torch.manual_seed(len(self.lengths) + self.interleave)
+        q = torch.randn(len(self.lengths), self.q_len, self.heads * world_size, self.d_qk)
+        rows = torch.randn(len(self.lengths), max(self.lengths), self.d_qk) / 4
+        seq_lens = torch.tensor(self.lengths, dtype=torch.int32)
+        want, want_lse = mla.decode(q, rows, seq_lens=seq_lens, softmax_scale=SCALE)
+        own = slice(rank * self.heads, (rank + 1) * self.heads)
+        parallel = ContextParallel(interleave=self.interleave)
+        cache, table = self.part(rows, rank, world_size)
+        step = parallel.step(q[:, :, own], cache, table, seq_lens)
+        for _ in range(2):  # layers share a step
+            out, lse = parallel.decode(q[:, :, own], cache, step, softmax_scale=SCALE, d_v=self.d_v)
+            torch.testing.assert_close(out, want[:, :, own], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(lse, want_lse[:, own], rtol=1e-5, atol=1e-5)
+
+    def part(self, rows: torch.Tensor, rank: int, world_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rank's pages, in which everything else is NaN, and their table."""
+        tokens = torch.arange(rows.shape[1])
+        width = -(-rows.shape[1] // PAGE)
+        cache = torch.full((len(rows), width, PAGE, rows.shape[2]), torch.nan)
+        for request, length in enumerate(self.lengths):
+            held = rows[request, :length][tokens[:length] // self.interleave % world_size == rank]
+            cache[request].flatten(0, 1)[: len(held)] = held
+        return cache.flatten(0, 1), torch.arange(len(rows) * width, dtype=torch.int32).view(len(rows), width)
+
+
+def results(rank: int, world_size: int) -> None:
+    """Every way in which tokens, heads and widths are distributed."""
+    for interleave in (1, 5, PAGE, 64):
+        Problem(interleave).check(rank, world_size)
+    Problem(PAGE, q_len=3, lengths=(200, 3, 65, 0, 2)).check(rank, world_size)
+    Problem(PAGE, heads=80, lengths=(40, 100)).check(rank, world_size)
+    Problem(1, d_qk=320, d_v=256).check(rank, world_size)
+    Problem(PAGE, d_qk=512, lengths=(1,) * 9).check(rank, world_size)
+
+
+def unequal_shapes(rank: int, world_size: int) -> None:
+    """A rank with another number of requests, or of heads, is named on every rank."""
+    parallel = ContextParallel(interleave=PAGE)
+    for batch, heads in ((2 + (rank == world_size - 1), 4), (2, 4 + (rank == 0))):
+        q, cache = torch.zeros(batch, 1, heads, 576), torch.zeros(2, PAGE, 576)
+        table, lengths = torch.zeros(batch, 1, dtype=torch.int32), torch.ones(batch, dtype=torch.int32)
+        with pytest.raises(ShapeError, match="rank"):
+            parallel.step(q, cache, table, lengths)
+
+
+def a_lost_rank(rank: int, world_size: int) -> None:
+    """The last rank ends after the step; the others' next layer ends with an error."""
+    q, cache = torch.zeros(2, 1, 4, 576), torch.zeros(2, PAGE, 576)
+    table, lengths = torch.zeros(2, 1, dtype=torch.int32), torch.ones(2, dtype=torch.int32)
+    parallel = ContextParallel(interleave=PAGE)
+    step = parallel.step(q, cache, table, lengths)
+    if rank == world_size - 1:
+        return
+    with pytest.raises(GroupError, match="rank"):
+        parallel.decode(q, cache, step, softmax_scale=SCALE)
+
+
+TASKS = {task.__name__: task for task in (results, unequal_shapes, a_lost_rank)}
+
+
+def main(task: str, rank: int, world_size: int, file: str) -> None:
+    """Join the group and do the task."""
+    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=world_size, timeout=TIME_OUT)
+    TASKS[task](rank, world_size)
+    os._exit(0)  # threads of the group may still wait for a rank that is lost
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
