@@ -14,7 +14,7 @@ _TITLES = {
     "sparse_prefill": "Sparse prefill",
     "caches": "Cache ops",
 }
-_SAME = ("q", "kv", "topk", "page_size", "lengths")
+_SAME = ("q", "kv", "d_qk", "topk", "page_size", "lengths")
 """Columns that are left out where all cells have the same value."""
 _COSTS = ("tokens", "FLOP", "bytes")
 _FORMATS = {

@@ -31,7 +31,7 @@ def test_page():
     assert "![roofline](x.png)" in lines
     assert "[x.json](x.json)" in text
     assert "commit `0123456789ab`" in text
-    assert "In all cells: q `bf16`, kv `bf16`, lengths `equal`." in text
+    assert "In all cells: q `bf16`, kv `bf16`, d_qk `576`, lengths `equal`." in text
     assert "The columns, of 7 replays:" in text
     header, _, first, second, third = (line for line in lines if line.startswith("| "))
     assert header.startswith("| heads | q_len | batch | seq | page_size | us |")

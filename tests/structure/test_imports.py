@@ -20,7 +20,7 @@ LEVELS = (
     ("api", "models"),
     ("__init__",),
     ("compat",),
-    ("backends", "diagnostics"),
+    ("backends", "diagnostics", "distributed"),
     ("__main__",),
 )
 """The folders and modules at the top of the package, lowest first; those of one level do not know each other."""

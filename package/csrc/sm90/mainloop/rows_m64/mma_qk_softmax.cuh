@@ -106,8 +106,7 @@ class MmaQkSoftmax {
            chunk % kHalfChunks * kChunkElements;
   }
 
-  // Where a thread's words of a step of the tensor cores are, as these take operand A: of its two
-  // rows in turn.
+  // Where a thread's words of a step are, as tensor cores take operand A: of its two rows in turn.
   __device__ __forceinline__ cute::uint128_t& step_at(Element* chunk, int step) const {
     const int thread =
         Params::kIsSparse || Format::kConvertsQuery ? read_thread_index() % kWarpgroup : thread_;
@@ -150,9 +149,8 @@ class MmaQkSoftmax {
     cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
   }
 
-  // Computes the logits of the next tile. The output's warps wake up while those of the last
-  // columns are computed. Where they wait for that, the right half is last, since they hold its
-  // stage longest.
+  // Computes the logits of the next tile. The output's warps wake up while the last columns are
+  // multiplied. Where they wait for that, the right half is last: they hold its stage longest.
   __device__ __forceinline__ void multiply() {
     constexpr bool kRopeFirst = kPvAfterLogits<Format, kBlocks>;
     const PipelineState<kPStages> p(p_count_);
@@ -324,8 +322,7 @@ class MmaQkSoftmax {
     }
   }
 
-  // Lets the warpgroups of the output use a part of P and what the lanes that arrive have stored
-  // beside it.
+  // Lets the output's warpgroups use a part of P and what the arriving lanes stored beside it.
   __device__ __forceinline__ void publish_p(int stage, int part) {
     __syncwarp();
     if (thread_ % 4 == 0) shared_.p_full[stage][part].arrive();
