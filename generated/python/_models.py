@@ -287,7 +287,7 @@ MODELS = (
         sink=False,
         extra_format="",
         also=(),
-        unserved=(("sm90a", "its kernels of dense decode have rows of 576 columns"), ("sm100f", "its attention kernels have rows of 576 columns")),
+        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
     ),
     Row(
         name="MiniCPM3-4B",
@@ -343,7 +343,7 @@ MODELS = (
         sink=False,
         extra_format="",
         also=(),
-        unserved=(("sm90a", "its kernels of dense decode have rows of 576 columns"), ("sm100f", "its attention kernels have rows of 576 columns")),
+        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
     ),
     Row(
         name="openPangu-Ultra-MoE",
