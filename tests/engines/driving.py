@@ -6,6 +6,9 @@ base of builders drive them on the host; what comes out is compared with attenti
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -144,6 +147,14 @@ def test_dense_decode(config, dtype, new):
         mla.store_kv(latent, rope, cache, step.slots(request))
     got = forward(layer, builder, step, cache, dtype)
     torch.testing.assert_close(got.float(), step.expected(), **CLOSE[dtype])
+
+
+def test_a_process_that_has_called_no_plugin_unpickles_a_name():
+    """An engine's configuration, which names the backend, goes to processes that unpickle it first."""
+    written = pickle.dumps(vllm_plugin.backend_named("MLA_KERNELS"))
+    script = f"import pickle; print(pickle.loads({written!r}).get_path())"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert told.stdout.splitlines()[-1:] == [vllm_plugin.NAMES["MLA_KERNELS"]], told.stderr
 
 
 def test_dense_backend_by_vllms_questions(config):

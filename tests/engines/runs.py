@@ -79,7 +79,8 @@ def start(run: Run, folder: Path) -> Told:
     model = tiny_model.write(folder / "model", predicts=run.predicts)
     asked, told, log = (folder / name for name in ("asked.json", "told.json", "launches.txt"))
     engine = {"model": str(model), "dtype": run.dtype, "max_model_len": 512, "max_num_seqs": len(LENGTHS)}
-    engine |= {"enforce_eager": True, "kv_cache_memory_bytes": 64 << 20, **run.engine}
+    # Where a CPU has AMX, vLLM would choose a backend that serves bf16 only.
+    engine |= {"attention_backend": "CPU_MLA", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20} | run.engine
     request = {"engine": engine, "prompts": prompts(), "max_tokens": TOKENS, "logprobs": LIKELIEST}
     asked.write_text(json.dumps(request), encoding="utf-8")
     log.touch()
