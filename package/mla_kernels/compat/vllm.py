@@ -1,11 +1,4 @@
-"""The FlashMLA sparse backend inside vLLM, and two functions of vLLM's by this package's kernels.
-
-With this package installed vLLM finds :func:`plugin`, and ``--attention-backend CUSTOM`` is the backend of
-``mla_kernels.backends.flashmla_sparse``; ``register("FLASHMLA_SPARSE")`` in a plugin of your own replaces vLLM's.
-
-Written for vLLM 0.33.0; a test compares the signatures with it. It was **not run inside vLLM**: a small engine in the
-tests calls it as vLLM's layer does.
-"""
+"""Two functions of vLLM's by this package's kernels; ``plugin`` and ``register`` are those of ``vllm_plugin``."""
 
 from __future__ import annotations
 
@@ -15,6 +8,7 @@ from mla_kernels.api.ops import store_kv
 from mla_kernels.compat._arguments import require_torch, shape_of
 from mla_kernels.compat._caches import bytes_of
 from mla_kernels.compat.flashmla_sparse.indices import triton_convert_req_index_to_global_index
+from mla_kernels.compat.vllm_plugin import plugin, register
 from mla_kernels.errors import DTypeError, UnsupportedError
 from mla_kernels.formats import LATENT, ROPE
 from mla_kernels.scalars import flag, quoted
@@ -25,34 +19,6 @@ __all__ = [
     "register",
     "triton_convert_req_index_to_global_index",
 ]
-
-_BACKEND = "mla_kernels.compat._vllm_backend.FlashMLASparseBackend"
-
-
-def register(backend: str = "CUSTOM") -> None:
-    """Make the sparse backend one of vLLM's attention backends, in this process.
-
-    Parameters
-    ----------
-    backend : str
-        The member of vLLM's ``AttentionBackendEnum`` that it becomes.
-
-    Raises
-    ------
-    ImportError
-        vLLM is not installed, or has no such registry.
-    """
-    from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
-
-    register_backend(AttentionBackendEnum[backend], _BACKEND)
-
-
-def plugin() -> None:
-    """Register as ``CUSTOM`` unless somebody else has; vLLM calls this in each of its processes."""
-    from vllm.v1.attention.backends.registry import AttentionBackendEnum
-
-    if not AttentionBackendEnum.CUSTOM.is_overridden():
-        register()
 
 
 def concat_and_cache_mla(  # noqa: PLR0917 (the signature is theirs)

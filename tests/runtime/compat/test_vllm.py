@@ -1,20 +1,14 @@
 """vLLM's adapter without vLLM: signatures as they were read, stand-ins made from them, and its layer's calls.
 
-``vllm.json`` is what ``read_vllm`` printed of the release that it names. Nothing here has run inside vLLM.
+``nox -s engines`` runs the same classes inside vLLM.
 """
 
 from __future__ import annotations
 
-import abc
-import enum
 import importlib
 import inspect
-import json
-import sys
 from collections.abc import Iterator
-from importlib.metadata import entry_points
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,92 +18,23 @@ from mla_kernels.compat import vllm as door
 from mla_kernels.compat.flashmla_sparse.builder import Step
 from mla_kernels.errors import UnsupportedError
 
+from tests.runtime.compat.stand_ins import RELEASES, Overrides, check_overridden, installed, shape_of
 from tests.support.compare import assert_same_bytes
 from tests.support.engine import PAGE, Engine, check_tokens, layer_arguments
 from tests.support.model import HEADS, LATENT, NOPE, ROPE, Layer, V
 
-VLLM = json.loads((Path(__file__).parent / "vllm.json").read_text())
 OURS = "mla_kernels.compat._vllm_backend"
-ENUMS = ("AttentionCGSupport", "AttentionBackendEnum")
 
 
-class Overrides(dict[str, str]):
-    """The paths that backends were registered with."""
-
-
-def stand_in(name: str, described: dict[str, Any]) -> type:
-    """A class with the methods and attributes of vLLM's, which do nothing."""
-    if name in ENUMS:
-        members = {each: index for index, each in enumerate(described["attributes"])}
-        return enum.Enum(name, members)  # type: ignore[return-value]
-    body: dict[str, Any] = dict.fromkeys(described["attributes"])
-    body |= {each: lambda *_, **__: None for each in described["methods"]}
-    return type(name, (abc.ABC,), body)
-
-
-@pytest.fixture
-def vllm(monkeypatch) -> Iterator[Overrides]:
-    """Install a package ``vllm`` of stand-ins, and return what is registered with it."""
-    overrides = Overrides()
-    modules: dict[str, ModuleType] = {}
-    for name, described in VLLM["classes"].items():
-        module = modules.setdefault(described["module"], ModuleType(described["module"]))
-        setattr(module, name, stand_in(name, described))
-    registry = modules["vllm.v1.attention.backends.registry"]
-    registry.AttentionBackendEnum.is_overridden = lambda member: member.name in overrides  # type: ignore[attr-defined]
-    registry.register_backend = (  # type: ignore[attr-defined]
-        lambda backend, class_path=None, is_mamba=False: overrides.update({backend.name: class_path})
-    )
-    for name in list(modules):
-        while name := name.rpartition(".")[0]:
-            modules.setdefault(name, ModuleType(name))
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, OURS, raising=False)
-    yield overrides
-    sys.modules.pop(OURS, None)
+@pytest.fixture(params=list(RELEASES))
+def vllm(monkeypatch, request) -> Iterator[Overrides]:
+    """Install a package ``vllm`` of stand-ins of a release, and return what is registered with it."""
+    yield from installed(monkeypatch, request.param)
 
 
 def ours() -> Any:
     """Import the module of our classes, which imports vLLM."""
     return importlib.import_module(OURS)
-
-
-def test_registering(vllm):
-    door.register()
-    door.register("FLASHMLA_SPARSE")
-    assert set(vllm) == {"CUSTOM", "FLASHMLA_SPARSE"}
-    module, _, name = vllm["CUSTOM"].rpartition(".")
-    assert getattr(importlib.import_module(module), name) is ours().FlashMLASparseBackend
-    with pytest.raises(KeyError):
-        door.register("NO_SUCH_BACKEND")
-
-
-def test_the_plugin_takes_nobody_elses_place(vllm):
-    door.plugin()
-    assert vllm == {"CUSTOM": f"{OURS}.FlashMLASparseBackend"}
-    vllm["CUSTOM"] = "somebody.else"
-    door.plugin()
-    assert vllm["CUSTOM"] == "somebody.else"
-
-
-def test_vllm_finds_the_plugin():
-    (found,) = entry_points(group="vllm.general_plugins", name="mla_kernels")
-    assert found.value == "mla_kernels.compat.vllm:plugin"
-
-
-def test_without_vllm(monkeypatch):
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ImportError):
-        door.register()
-
-
-def shape_of(function: Any) -> list[str]:
-    """Return parameters as ``vllm.json`` writes them."""
-    return [
-        name if each.default is each.empty else f"{name}="
-        for name, each in inspect.signature(function).parameters.items()
-    ]
 
 
 @pytest.mark.parametrize(
@@ -121,20 +46,7 @@ def shape_of(function: Any) -> list[str]:
     ],
 )
 def test_what_is_overridden_is_what_vllm_has(vllm, mine, theirs):
-    overridden = 0
-    described = [VLLM["classes"][name] for name in theirs]
-    methods = {name: names for each in reversed(described) for name, names in each["methods"].items()}
-    attributes = {name for each in described for name in each["attributes"]}
-    for name, member in vars(getattr(ours(), mine)).items():
-        function = member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
-        if name in methods:
-            wanted = methods[name]
-            got = shape_of(function)
-            assert [each for each in got if each in wanted or not each.endswith("=")] == wanted, name
-            overridden += 1
-        elif not callable(function) and not name.startswith("__") and not isinstance(member, property):
-            assert name in attributes or name.startswith("_abc"), f"vLLM has no {name}"
-    assert overridden >= 2
+    check_overridden(getattr(ours(), mine), theirs, vllm.release)
 
 
 def test_every_abstract_part_is_there(vllm):
@@ -156,11 +68,12 @@ def test_gpus_without_a_payload_are_refused(vllm):
 
 
 def test_vllm_tells_what_the_builder_reads():
-    assert set(Step.__annotations__) <= set(VLLM["classes"]["CommonAttentionMetadata"]["attributes"])
+    for described in RELEASES.values():
+        assert set(Step.__annotations__) <= set(described["classes"]["CommonAttentionMetadata"]["attributes"])
 
 
 def test_the_layer_calls_what_there_is(vllm):
-    impl, calls = ours().FlashMLASparseImpl, VLLM["calls"]
+    impl, calls = ours().FlashMLASparseImpl, RELEASES[vllm.release]["calls"]
     more = ["topk_indices_buffer", "index_group_builder"]
     inspect.signature(impl).bind(**dict.fromkeys([*calls["impl_cls"]["keywords"], *more]))
     for name in ("do_kv_cache_update", "forward_mqa"):
@@ -223,7 +136,8 @@ def test_an_indexer_may_change_its_buffer(vllm):
 
 @pytest.mark.parametrize("name", ["concat_and_cache_mla", "triton_convert_req_index_to_global_index"])
 def test_functions_have_their_signatures(name):
-    assert shape_of(getattr(door, name)) == VLLM["functions"][name]["parameters"]
+    """Those of 0.33; 0.32 has no ``skip_scale``."""
+    assert shape_of(getattr(door, name)) == RELEASES["0.33.0"]["functions"][name]["parameters"]
 
 
 @pytest.mark.parametrize(

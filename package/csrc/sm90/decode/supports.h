@@ -11,12 +11,13 @@ constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedu
                         int d_v) {
   const bool dequantizes = q == DType::bf16 && kv == DType::e4m3;
   const bool has_one_type = kv == q && has_16_bits(q);
-  if (out != q || find_cache_format(kv, d_qk, d_v) == nullptr) return false;
+  const bool has_default_widths = d_qk == kHeadDim && d_v == kLatent;
+  const bool has_other_widths = (d_qk == 512 && d_v == 512) || (d_qk == 320 && d_v == 256);
+  if (out != q) return false;
   if (schedule == Schedule::swap_ab) {
-    const bool has_default_widths = d_qk == kHeadDim && d_v == kLatent;
     return (has_one_type || dequantizes) && load == Load::tma && has_default_widths;
   }
-  if (schedule != Schedule::rows_m64) return false;
+  if (schedule != Schedule::rows_m64 || !(has_default_widths || has_other_widths)) return false;
   return (has_one_type && (load == Load::tma || load == Load::gather)) ||
          (dequantizes && load == Load::tma);
 }

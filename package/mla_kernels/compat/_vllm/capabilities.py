@@ -1,0 +1,204 @@
+"""What dense decode serves, in vLLM's words; every answer is read from the installed payloads."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+
+import mla_kernels as mla
+from mla_kernels.devices.machine import arch_of
+from mla_kernels.errors import UnsupportedError, ValueRangeError
+from mla_kernels.payloads.discovery import payloads
+from mla_kernels.payloads.registry import Choices, Range, Variant
+from mla_kernels.tensors import element_name, stored_name
+
+CACHE_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "fp8": "e4m3", "fp8_e4m3": "e4m3"}
+"""vLLM's names of cache formats that have one element type; ``auto`` means that of the model."""
+
+
+def gpu_archs() -> tuple[str, ...]:
+    """The archs of the GPU payloads that are installed."""
+    return tuple(arch.name for arch in payloads().archs if arch.device == "cuda" and served((arch.name,)))
+
+
+def served(archs: Iterable[str], **config: object) -> tuple[Variant, ...]:
+    """The variants that decode a paged cache on any of the archs, within the fields of ``config`` that are not None."""
+    stated = {field: value for field, value in config.items() if value is not None}
+    return tuple(
+        variant
+        for arch in archs
+        for variant in mla.variants(op="decode", arch=arch, kv_layout="paged", **stated)
+        if variant.baked["kv_dtype"] in CACHE_DTYPES.values()
+    )
+
+
+def dtypes(archs: Iterable[str]) -> list[str]:
+    """Element types of models, by torch's names."""
+    return sorted({stored_name(str(variant.baked["out_dtype"])) for variant in served(archs)})
+
+
+def cache_dtypes(archs: Iterable[str]) -> list[str]:
+    """Cache formats by vLLM's names."""
+    found = {variant.baked["kv_dtype"] for variant in served(archs)}
+    return ["auto", *(name for name, element in CACHE_DTYPES.items() if element in found)] if found else []
+
+
+def head_sizes(archs: Iterable[str]) -> list[int]:
+    """Columns of a row of the cache."""
+    return sorted({int(variant.baked["d_qk"]) for variant in served(archs)})
+
+
+def block_sizes(archs: Iterable[str], cache_dtype: str | None = None) -> list[tuple[int, bool]]:
+    """Tokens of a block, each with whether its multiples are served too; without a format, what every format takes."""
+    archs = tuple(archs)
+    formats = cache_dtypes(archs)[1:] if cache_dtype in {None, "auto"} else [cache_dtype]
+    elements = {CACHE_DTYPES[str(name)] for name in formats}
+    steps = [_steps(served(archs, kv_dtype=element)) for element in sorted(elements)]
+    sizes = sorted({step for found in steps for step in found}, reverse=True)
+    common = [(size, many) for size, many in sizes if all(_takes(found, size, many) for found in steps)]
+    return [each for each in common if not any(other != each and _takes([other], *each) for other in common)]
+
+
+def preferred_block_size(archs: Iterable[str], default: int) -> int:
+    """The block size to use where the user names none: the default where the preferred kernel takes it."""
+    preferred = max(served(archs), key=lambda variant: variant.priority, default=None)
+    if preferred is None or default in (domain := preferred.accepts["page_size"]):
+        return default
+    return domain.min if isinstance(domain, Range) else max(int(value) for value in domain.values)
+
+
+def decode_takes(parameter: str) -> bool:
+    """Whether dense decode has a parameter: ``attn_sink`` is a sink, ``batch_invariant`` and ``lse`` say themselves."""
+    return parameter in inspect.signature(mla.decode).parameters
+
+
+def quantised_queries(archs: Iterable[str]) -> bool:
+    """Whether an e4m3 cache is read with e4m3 queries, instead of those of the model's type."""
+    return bool(served(archs, kv_dtype="e4m3", q_dtype="e4m3"))
+
+
+def arch_of_capability(major: int, minor: int) -> str | None:
+    """The arch of an installed payload that serves a GPU."""
+    archs = gpu_archs()
+    return arch_of((major, minor), [arch for arch in payloads().archs if arch.name in archs])
+
+
+def config_of(arch: str, dtype: object, cache_dtype: str | None, head_size: int, rank: int | None) -> dict[str, object]:
+    """The traits of the kernel that a layer needs.
+
+    Parameters
+    ----------
+    arch : str
+    dtype : dtype
+        Of the model.
+    cache_dtype : str, optional
+        By vLLM's name; None and ``auto`` mean ``dtype``.
+    head_size : int
+        Columns of a row of the cache.
+    rank : int, optional
+        How many of these columns are the value.
+
+    Raises
+    ------
+    UnsupportedError
+        The cache has a format that no dense kernel reads.
+    """
+    own = element_name(dtype)
+    if cache_dtype in {None, "auto"}:
+        cache = own
+    elif cache_dtype in cache_dtypes((arch,)):
+        cache = CACHE_DTYPES[str(cache_dtype)]
+    else:
+        raise UnsupportedError("kv_cache_dtype", repr(cache_dtype), ", ".join(cache_dtypes((arch,))))
+    query = "e4m3" if cache == "e4m3" and quantised_queries((arch,)) else own
+    config: dict[str, object] = {"q_dtype": query, "kv_dtype": cache, "out_dtype": own, "d_qk": head_size}
+    return config if rank is None else config | {"d_v": rank}
+
+
+def refusal(
+    arch: str,
+    *,
+    dtype: object,
+    cache_dtype: str | None,
+    head_size: int,
+    rank: int | None = None,
+    block_size: int | None = None,
+    num_heads: int | None = None,
+) -> UnsupportedError | None:
+    """What a layer asks for that its arch does not serve, and what would be served; None where a kernel does.
+
+    Parameters
+    ----------
+    arch : str
+    dtype, cache_dtype, head_size, rank
+        As in ``config_of``.
+    block_size : int, optional
+    num_heads : int, optional
+    """
+    try:
+        config = config_of(arch, dtype, cache_dtype, head_size, rank)
+    except (UnsupportedError, ValueRangeError) as error:
+        return UnsupportedError(error.argument, error.got, error.accepts)
+    asked: dict[str, dict[str, object]] = {
+        "head_size": {name: config[name] for name in ("d_qk", "d_v") if name in config},
+        "kv_cache_dtype": {name: config[name] for name in ("q_dtype", "kv_dtype", "out_dtype")},
+        "block_size": {"page_size": block_size},
+        "num_heads": {"num_heads": num_heads},
+    }
+    got = {
+        "head_size": f"{head_size}" if rank is None else f"{head_size}, of which {rank} are the value",
+        "kv_cache_dtype": f"{cache_dtype!r} with {stored_name(element_name(dtype))}",
+        "block_size": f"{block_size}",
+        "num_heads": f"{num_heads}",
+    }
+    known: dict[str, object] = {}
+    for name, fields in asked.items():
+        fitting = served((arch,), **known)
+        try:
+            found = served((arch,), **known, **fields)
+        except ValueRangeError:  # a value that no variant of any arch has
+            found = ()
+        if not found:
+            return UnsupportedError(name, got[name], _accepted(name, fields, fitting))
+        known |= {field: value for field, value in fields.items() if value is not None}
+    return None
+
+
+def _accepted(name: str, fields: Iterable[str], fitting: Iterable[Variant]) -> str:
+    """What the variants that fit otherwise have in the fields."""
+    if name == "kv_cache_dtype":
+        pairs = {(str(v.baked["kv_dtype"]), stored_name(str(v.baked["out_dtype"]))) for v in fitting}
+        return " or ".join(
+            f"{each} with {model}"
+            for kv, model in sorted(pairs)
+            for each in (*(("auto",) if stored_name(kv) == model else ()), *_names(kv))
+        )
+    if name == "head_size":
+        return " or ".join(f"{d_qk}, of which {d_v} are the value" for d_qk, d_v in sorted(_widths(fitting)))
+    (field,) = fields
+    return " or ".join(dict.fromkeys(str(variant.accepts[field]) for variant in fitting if field in variant.accepts))
+
+
+def _names(kv_dtype: str) -> list[str]:
+    return [name for name, element in CACHE_DTYPES.items() if element == kv_dtype]
+
+
+def _widths(variants: Iterable[Variant]) -> set[tuple[int, int]]:
+    return {(int(variant.baked["d_qk"]), int(variant.baked["d_v"])) for variant in variants}
+
+
+def _steps(variants: Iterable[Variant]) -> list[tuple[int, bool]]:
+    """The numbers that the variants' pages may have, or be multiples of."""
+    found: dict[tuple[int, bool], None] = {}
+    for variant in variants:
+        domain = variant.accepts["page_size"]
+        if isinstance(domain, Range):
+            found[domain.multiple_of, True] = None
+        elif isinstance(domain, Choices):
+            found |= {(int(value), False): None for value in domain.values}
+    return list(found)
+
+
+def _takes(steps: Iterable[tuple[int, bool]], size: int, many: bool) -> bool:
+    """Whether blocks of ``size``, or of all of its multiples, are among those of ``steps``."""
+    return any(size % step == 0 if multiples else size == step and not many for step, multiples in steps)

@@ -1,0 +1,237 @@
+"""What the backends of every device share: a plan for each step, and the launch of each layer."""
+
+# mypy: disable-error-code="misc"
+# (vLLM is not installed where types are checked, so that its classes are of any type)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from vllm import envs
+from vllm.model_executor.layers.attention.mla_attention import (
+    MLACommonDecodeMetadata,
+    MLACommonMetadata,
+    QueryLenSupport,
+)
+from vllm.v1.attention.backend import AttentionCGSupport, MultipleOf
+
+import mla_kernels as mla
+from mla_kernels.compat._vllm import capabilities
+from mla_kernels.devices.machine import HOST, current_arch
+from mla_kernels.errors import ShapeError, UnsupportedError
+from mla_kernels.kernels.base import Kernel, Plan
+
+NAME = "MLA_KERNELS"
+
+
+@dataclass
+class DecodeMetadata(MLACommonDecodeMetadata):
+    """A step's decodes, the kernel that serves them, and its schedule, which every layer uses."""
+
+    kernel: Kernel
+    plan: Plan
+
+
+class Capabilities:
+    """What vLLM asks a backend before it has a layer, answered from the installed payloads."""
+
+    @classmethod
+    def archs(cls) -> tuple[str, ...]:
+        """The archs that the backend may run on."""
+        raise NotImplementedError
+
+    @staticmethod
+    def get_name() -> str:
+        """The name by which layers look the backend up."""
+        return NAME
+
+    @classmethod
+    def get_supported_head_sizes(cls) -> list[int]:
+        """Columns of a row of the cache."""
+        return capabilities.head_sizes(cls.archs())
+
+    @classmethod
+    def supports_head_size(cls, head_size: int) -> bool:
+        """Whether a kernel reads rows of so many columns."""
+        return head_size in cls.get_supported_head_sizes()
+
+    @classmethod
+    def supports_dtype(cls, dtype: torch.dtype) -> bool:
+        """Whether a kernel writes outputs of the type."""
+        return dtype in torch_dtypes(cls.archs())
+
+    @classmethod
+    def supports_kv_cache_dtype(cls, kv_cache_dtype: str | None) -> bool:
+        """Whether a kernel reads caches of the format."""
+        return kv_cache_dtype is None or kv_cache_dtype in capabilities.cache_dtypes(cls.archs())
+
+    @classmethod
+    def supports_block_size(cls, block_size: int | None) -> bool:
+        """Whether a kernel reads blocks of so many tokens, or blocks that these are made of."""
+        sizes = capabilities.block_sizes(cls.archs())
+        return block_size is None or any(block_size % size == 0 for size, _ in sizes)
+
+    @classmethod
+    def get_preferred_block_size(cls, default_block_size: int) -> int:
+        """The block size where the user names none."""
+        return capabilities.preferred_block_size(cls.archs(), default_block_size)
+
+    @classmethod
+    def supports_sink(cls) -> bool:
+        """Whether decode takes a logit without a value."""
+        return capabilities.decode_takes("attn_sink")
+
+    @classmethod
+    def supports_batch_invariance(cls) -> bool:
+        """Whether a plan can make results independent of the rest of a batch."""
+        return capabilities.decode_takes("batch_invariant")
+
+
+class Planning:
+    """A builder of metadata that plans each step once."""
+
+    query_len_support: ClassVar[Any] = QueryLenSupport.UNIFORM
+    """Every decode of a step has as many new tokens, as speculative decoding has."""
+    _cudagraph_support: ClassVar[Any] = AttentionCGSupport.UNIFORM_BATCH
+
+    def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
+        super().__init__(kv_cache_spec, layer_names, vllm_config, device)  # type: ignore[call-arg]
+        self._layer = vllm_config.compilation_config.static_forward_context[layer_names[0]]
+        self._heads = int(self.num_heads) * int(self.dcp_world_size)  # type: ignore[attr-defined]
+        self._arch = HOST if device.type == "cpu" else current_arch()
+        self._ordinal = device.index or 0
+        # A CUDA graph reads the buffer of the plan that it was captured with: one of its shape is refreshed in place.
+        self._plans: dict[tuple[int, int], Plan] = {}
+        self._kernels: dict[int, Kernel] = {}
+        numbers = {"block_size": kv_cache_spec.block_size, "num_heads": self._heads}
+        require_served(self._layer.impl, self._arch, vllm_config.model_config.dtype, **numbers)
+        self._kernel(1)
+
+    def _kernel(self, q_len: int) -> Kernel:
+        """The kernel for so many new tokens of each request, loaded so that a graph can capture its first launch."""
+        if q_len not in self._kernels:
+            impl = self._layer.impl
+            dtype = self.model_config.dtype  # type: ignore[attr-defined]
+            traits = capabilities.config_of(self._arch, dtype, impl.kv_cache_dtype, impl.head_size, impl.kv_lora_rank)
+            numbers = {"page_size": self.kv_cache_spec.block_size, "num_heads": self._heads, "q_len": q_len}  # type: ignore[attr-defined]
+            kernel = mla.lookup(op="decode", arch=self._arch, kv_layout="paged", **traits, **numbers)  # type: ignore[arg-type]
+            kernel.prepare(self._ordinal)
+            self._kernels[q_len] = kernel
+        return self._kernels[q_len]
+
+    def _build_decode(  # noqa: PLR0917 (the signature is theirs)
+        self,
+        block_table_tensor: torch.Tensor,
+        seq_lens_device: torch.Tensor,
+        max_seq_len: int,
+        query_start_loc_cpu: torch.Tensor,
+        query_start_loc_device: torch.Tensor,
+        num_decode_tokens: int,
+        max_query_len: int,
+        dcp_tot_seq_lens_device: torch.Tensor | None,
+    ) -> DecodeMetadata:
+        """Plan a step's decodes, on the device that holds their lengths."""
+        batch = len(seq_lens_device)
+        q_len, rest = divmod(num_decode_tokens, batch)
+        if rest:
+            accepts = f"a multiple of {batch}, the number of requests"
+            raise ShapeError("num_decode_tokens", str(num_decode_tokens), accepts)
+        kernel, shape = self._kernel(q_len), (batch, q_len)
+        invariant = bool(envs.VLLM_BATCH_INVARIANT)
+        plan = kernel.plan(seq_lens_device, batch_invariant=invariant, out=self._plans.get(shape))
+        self._plans[shape] = plan
+        return DecodeMetadata(
+            block_table=block_table_tensor,
+            seq_lens=seq_lens_device,
+            dcp_tot_seq_lens=dcp_tot_seq_lens_device,
+            kernel=kernel,
+            plan=plan,
+        )
+
+
+class Decoding:
+    """A layer's attention over the latent cache."""
+
+    can_return_lse_for_decode: bool = True
+    scale: float
+    need_to_return_lse_for_decode: bool
+
+    def forward_mqa(
+        self,
+        q: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        kv_c_and_k_pe_cache: torch.Tensor,
+        attn_metadata: MLACommonMetadata,
+        layer: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Latents [num_tokens, num_heads, kv_lora_rank] of absorbed queries, and their LSE [num_tokens, num_heads].
+
+        The LSE is None unless context parallelism needs it. Queries and cache are read where they are.
+        """
+        decode = attn_metadata.decode
+        assert isinstance(decode, DecodeMetadata)
+        shape = (decode.plan.batch, decode.plan.q_len)
+        if isinstance(q, tuple):
+            latent, rope = (part.view(*shape, *part.shape[1:]) for part in q)
+            queries = (latent, rope) if rope.shape[-1] else latent
+        else:
+            queries = q.view(*shape, *q.shape[1:])
+        quantised = kv_c_and_k_pe_cache.dtype == torch.float8_e4m3fn
+        out, lse = decode.kernel(
+            queries,
+            kv_c_and_k_pe_cache,
+            decode.block_table,
+            decode.seq_lens,
+            plan=decode.plan,
+            softmax_scale=self.scale,
+            q_scale=layer._q_scale_float if quantised and not isinstance(q, tuple) else 1.0,
+            kv_scale=layer._k_scale_float if quantised else 1.0,
+            causal=attn_metadata.causal,
+            lse=None if self.need_to_return_lse_for_decode else False,
+        )
+        # With one new token a request, which is all that context parallelism decodes, this LSE is a view.
+        return out.flatten(0, 1), None if lse is None else lse.transpose(1, 2).flatten(0, 1)
+
+
+def require_served(impl: Any, arch: str, dtype: torch.dtype, **numbers: int) -> None:
+    """Refuse, before the first request, a layer that no kernel serves.
+
+    Raises
+    ------
+    UnsupportedError
+        It says what would be served.
+    """
+    error = capabilities.refusal(
+        arch,
+        dtype=dtype,
+        cache_dtype=impl.kv_cache_dtype,
+        head_size=impl.head_size,
+        rank=impl.kv_lora_rank,
+        **numbers,
+    )
+    if error is not None:
+        raise error
+
+
+def require_plain(**arguments: object) -> None:
+    """Refuse what MLA does not have.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    for name, value in arguments.items():
+        if value is not None:
+            raise UnsupportedError(name, repr(value), "None: dense MLA has no such thing")
+
+
+def torch_dtypes(archs: tuple[str, ...]) -> list[torch.dtype]:
+    """Element types of models."""
+    return [getattr(torch, name) for name in capabilities.dtypes(archs)]
+
+
+def kernel_block_sizes(archs: tuple[str, ...], kv_cache_spec: Any = None) -> list[Any]:
+    """Block sizes as vLLM writes them."""
+    sizes = capabilities.block_sizes(archs, getattr(kv_cache_spec, "cache_dtype_str", None))
+    return [MultipleOf(size) if multiples else size for size, multiples in sizes]

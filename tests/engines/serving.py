@@ -1,0 +1,150 @@
+"""A real vLLM serves a small model with the plug-in and without it: ``nox -s engines`` runs this file.
+
+Its name keeps it out of ``nox -s tests``, whose environment has no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.engines import tiny_model
+from tests.engines.runs import LENGTHS, TOKENS, Run, Told, start
+
+RUNS = {
+    "without": Run(plugins=""),
+    "idle": Run(),
+    "with": Run(override="CPU_MLA", separate=True),
+    "wrong": Run(override="CPU_MLA", factor=1.01),
+    "preempted": Run(override="CPU_MLA", engine={"num_gpu_blocks_override": 24, "max_model_len": 160}),
+    "without, one layer": Run(plugins="", predicts=True),
+    "speculating": Run(
+        override="CPU_MLA", predicts=True, engine={"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}
+    ),
+    "without, bf16": Run(plugins="", dtype="bfloat16"),
+    "with, bf16": Run(override="CPU_MLA", dtype="bfloat16"),
+    "unknown cache": Run(override="CPU_MLA", engine={"kv_cache_dtype": "fp8_e5m2"}),
+}
+"""Every engine that is started, by what it is."""
+
+FP32 = 2e-3
+"""How far log-probabilities of fp32 may be apart. Measured: 0.0006 of 960 at most; 0.3 where outputs are 1 % off."""
+BF16_WORST, BF16_MEAN = 0.7, 0.1
+"""The same of bf16, whose logits are so large here that neighbours are 0.125 apart. Measured: 0.35 and 0.05."""
+
+
+@pytest.fixture(scope="session")
+def told(tmp_path_factory) -> Callable[[str], Told]:
+    """Start an engine of ``RUNS`` where it is first needed, and return what it told."""
+    folder = tmp_path_factory.mktemp("engines")
+    known: dict[str, Told] = {}
+
+    def of(name: str) -> Told:
+        if name not in known:
+            known[name] = start(RUNS[name], folder / name.replace(", ", "-"))
+        return known[name]
+
+    return of
+
+
+def served(found: Told) -> Told:
+    """What a run told, which must have served every request."""
+    assert found.status == 0, found.printed
+    assert [len(tokens) for tokens in found.tokens] == [TOKENS] * len(LENGTHS)
+    return found
+
+
+def apart(a: Told, b: Told) -> list[float]:
+    """Differences of log-probabilities of every token that both runs have among the likeliest, until tokens differ."""
+    found = []
+    for one, other in zip(a.requests, b.requests, strict=True):
+        for step, (mine, theirs) in enumerate(zip(one["likeliest"], other["likeliest"], strict=True)):
+            found += [abs(mine[token] - theirs[token]) for token in mine.keys() & theirs.keys()]
+            if one["tokens"][step] != other["tokens"][step]:
+                break
+    return found
+
+
+def require_equal(a: Told, b: Told) -> None:
+    """Demand equal tokens, and log-probabilities as close as fp32 makes them."""
+    assert a.tokens == b.tokens
+    differences = apart(a, b)
+    assert len(differences) > 0.9 * TOKENS * len(LENGTHS)
+    assert max(differences) <= FP32
+
+
+def require_launches(found: Told, dtype: str) -> None:
+    """Demand that every layer of every decoding step was this package's, of the model's type."""
+    assert len(found.launches) >= (TOKENS - 1) * tiny_model.LAYERS
+    assert {line.split()[0] for line in found.launches} == {f"cpu_decode_q{dtype}_kv{dtype}_o{dtype}_direct_split"}
+
+
+def test_tokens_and_log_probabilities_are_those_of_the_engine_alone(told):
+    require_equal(served(told("without")), served(told("with")))
+
+
+def test_the_engine_ran_in_processes_of_its_own(told):
+    """As a server has it: the plug-in is loaded in each of three processes, the kernel runs in the last."""
+    require_launches(served(told("with")), "fp32")
+    assert "(EngineCore" in told("with").printed
+
+
+def test_a_plugin_that_does_nothing_is_noticed(told):
+    with pytest.raises(AssertionError):
+        require_launches(served(told("idle")), "fp32")
+
+
+def test_a_kernel_that_is_wrong_is_noticed(told):
+    """Every decode of every layer was ours, all requests in one launch, and its outputs are what the engine used."""
+    found = served(told("wrong"))
+    assert set(found.launches) == {f"cpu_decode_qfp32_kvfp32_ofp32_direct_split {len(LENGTHS)} 1 16 512"}
+    assert len(found.launches) == (TOKENS - 1) * tiny_model.LAYERS
+    with pytest.raises(AssertionError):
+        require_equal(told("without"), found)
+
+
+def test_nothing_changes_unless_it_is_asked_for(told):
+    """The package is installed and its plug-in is loaded; results are the same to the last bit."""
+    idle, without = served(told("idle")), served(told("without"))
+    assert idle.launches == []
+    assert idle.requests == without.requests
+    for found in (idle, without):
+        assert "Using CPU_MLA backend." in found.printed
+
+
+def test_a_request_that_is_preempted_is_resumed(told):
+    found = served(told("preempted"))
+    assert found.preemptions > 0
+    require_launches(found, "fp32")
+    require_equal(told("without"), found)
+
+
+def test_speculated_tokens_are_verified_two_at_a_time(told):
+    """By a layer for multi-token prediction, most of whose tokens are right; what the model says stays what it was."""
+    found = served(told("speculating"))
+    assert found.accepted > TOKENS * len(LENGTHS) / 4  # of at most half of all tokens
+    assert any(line.split()[2] == "2" for line in found.launches)
+    require_equal(served(told("without, one layer")), found)
+
+
+def test_bf16_is_close(told):
+    without, found = served(told("without, bf16")), served(told("with, bf16"))
+    require_launches(found, "bf16")
+    differences = apart(without, found)
+    assert max(differences) <= BF16_WORST
+    assert sum(differences) / len(differences) <= BF16_MEAN
+
+
+def test_a_cache_that_no_kernel_reads_is_refused_at_start(told):
+    found = told("unknown cache")
+    assert found.status != 0
+    assert not found.requests
+    text = "kv_cache_dtype: got 'fp8_e5m2'; accepts auto, bfloat16, float16, float32, fp8, fp8_e4m3"
+    assert text in found.printed, found.printed
+
+
+def test_a_run_that_hangs_ends(monkeypatch, tmp_path):
+    monkeypatch.setattr("tests.engines.runs.SECONDS", 1)
+    with pytest.raises(AssertionError, match="took more than 1 s"):
+        start(Run(), tmp_path)
