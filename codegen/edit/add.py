@@ -54,7 +54,7 @@ def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
 def complete(
     matrix: Matrix, variants: Sequence[Variant], op: str, arch: str, fields: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The fields with all traits of the op, those left out as the nearest variant has them.
+    """The fields with all traits of the op: widths that are left out the default ones, others as the nearest variant's.
 
     Raises
     ------
@@ -65,7 +65,9 @@ def complete(
     if "out_dtype" in traits and "q_dtype" in fields:
         own = str(fields["q_dtype"])
         fields = {**fields, "out_dtype": fields.get("out_dtype", matrix.traits["out_dtype"].instead.get(own, own))}
-    usual = {name: choices(values)[0] for name, values in matrix.unnamed(op).items() if name.endswith("_dtype")}
+    usual = {name: choices(values)[0] for name, values in matrix.unnamed(op).items()}
+    if any(name in fields for name in usual if not name.endswith("_dtype")):  # one width, and the nearest has the other
+        usual = {name: value for name, value in usual.items() if name.endswith("_dtype")}
     fields = {**usual, **fields}
     missing = [trait for trait in traits if trait.endswith("_dtype") and trait not in fields]
     if missing:
