@@ -98,7 +98,7 @@ def of_reduce_scatter(cell: Cell, step: Step, ranks: int) -> Call:
     def layer() -> None:
         dist.all_gather_into_tensor(queries, own[:, 0].transpose(0, 1).contiguous())
         q = queries.transpose(0, 1)[:, None]
-        out, lse = mla.decode(q, cell.kv_cache, cell.block_table, step.lengths, plan=step.plan, softmax_scale=SCALE)
+        out, lse = mla.decode(q, cell.kv_cache, cell.block_table, step.lengths, plan=step.plans[0], softmax_scale=SCALE)
         mine = lse[:, :, 0].transpose(0, 1).contiguous()
         dist.all_gather_into_tensor(lses.view(-1, batch), mine)
         weight = (mine - lses.logsumexp(0)).exp()

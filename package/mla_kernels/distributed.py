@@ -17,6 +17,7 @@ import torch.distributed as dist
 from mla_kernels.api.ops import decode, merge_states
 from mla_kernels.api.selection import decode_kernel
 from mla_kernels.errors import GroupError, ShapeError, ValueRangeError
+from mla_kernels.formats import D_V
 from mla_kernels.kernels.base import Plan
 from mla_kernels.tensors import DTypeLike
 
@@ -61,14 +62,14 @@ class Step:
     block_table : int32 [batch * q_len, table_width]
     lengths : int32 [batch * q_len]
         Tokens of the rank that each query token sees.
-    plan : Plan or None
-        None where a rank attends from more than 128 heads, in several launches.
+    plans : tuple of Plan
+        Of each launch, which has up to 128 of the heads.
     q_len : int
     """
 
     block_table: torch.Tensor
     lengths: torch.Tensor
-    plan: Plan | None
+    plans: tuple[Plan, ...]
     q_len: int
 
 
@@ -133,12 +134,12 @@ class ContextParallel:
             seen.clamp_(min=0).flatten(), rank=self.rank, world_size=self.world_size, interleave=self.interleave
         )
         table = block_table if q_len == 1 else block_table.repeat_interleave(q_len, 0)
-        heads = num_heads * self.world_size
-        plan = None
-        if heads <= MOST_HEADS:
-            tokens = q.new_empty(1).expand(batch * q_len, 1, heads, d_qk)
-            plan = decode_kernel(tokens, kv_cache, None, True).plan(lengths, num_heads=heads, q_len=1)
-        return Step(table, lengths, plan, q_len)
+        plans = []
+        for heads in _launches(num_heads * self.world_size):
+            tokens = q.new_empty(1).expand(batch * q_len, 1, heads.stop - heads.start, d_qk)
+            kernel = decode_kernel(tokens, kv_cache, None, True)
+            plans.append(kernel.plan(lengths, num_heads=tokens.shape[2], q_len=1))
+        return Step(table, lengths, tuple(plans), q_len)
 
     def decode(
         self,
@@ -148,7 +149,6 @@ class ContextParallel:
         *,
         softmax_scale: float,
         kv_scale: float = 1.0,
-        d_v: int = 512,
         out_dtype: DTypeLike | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Attend from the rank's heads to the caches of all ranks; every rank calls it for the same layer.
@@ -165,8 +165,6 @@ class ContextParallel:
             Factor of the logits.
         kv_scale : float
             What one unit of an e4m3 element stands for; 1 for other types.
-        d_v : int
-            Columns of the value.
         out_dtype : str or dtype, optional
             By default the type of ``q``.
 
@@ -184,8 +182,8 @@ class ContextParallel:
         GroupError
             A rank is lost or did not answer in time.
         """
-        batch, q_len, num_heads, _ = q.shape
-        tokens = batch * q_len
+        batch, q_len, num_heads, d_qk = q.shape
+        tokens, d_v = batch * q_len, D_V[d_qk]
         if (q_len, tokens) != (step.q_len, len(step.lengths)):
             raise ShapeError("q", f"shape {list(q.shape)}", f"{len(step.lengths)} tokens, {step.q_len} of each request")
         sent = _Records(self.world_size * num_heads, tokens, d_v, q)
@@ -220,10 +218,9 @@ class ContextParallel:
         kv_scale: float,
     ) -> None:
         """Attend to the rank's tokens; results are written where they are sent from."""
-        for first in range(0, len(queries), MOST_HEADS):
-            heads = slice(first, first + MOST_HEADS)
+        for heads, plan in zip(_launches(len(queries)), step.plans, strict=True):
             decode(
-                queries[heads].transpose(0, 1)[:, None], kv_cache, step.block_table, step.lengths, plan=step.plan,
+                queries[heads].transpose(0, 1)[:, None], kv_cache, step.block_table, step.lengths, plan=plan,
                 softmax_scale=softmax_scale, kv_scale=kv_scale, out=to.out[heads].transpose(0, 1)[:, None],
                 lse=to.lse[heads].transpose(0, 1)[:, :, None],
             )  # fmt: skip
@@ -242,6 +239,11 @@ class ContextParallel:
                 names = "batch, q_len, heads, columns, bytes of an element, interleave"
                 raise ShapeError("q", f"{shape} ({names})", f"what rank {rank} has: {other}")
         self._agreed.add(shape)
+
+
+def _launches(heads: int) -> list[slice]:
+    """The heads of each launch."""
+    return [slice(first, min(first + MOST_HEADS, heads)) for first in range(0, heads, MOST_HEADS)]
 
 
 class _Records:

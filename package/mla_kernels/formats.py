@@ -5,6 +5,7 @@ from __future__ import annotations
 from mla_kernels._formats import FORMATS, LATENT, ROPE, CacheFormat
 
 __all__ = [
+    "D_V",
     "FORMATS",
     "HEAD_DIM",
     "LATENT",
@@ -21,6 +22,9 @@ HEAD_DIM = LATENT + ROPE
 
 WIDTHS = {"d_qk": HEAD_DIM, "d_v": LATENT}
 """The traits of width, with what configs, names and commands that leave them out mean."""
+
+D_V = {row.d_qk: row.d_v for row in FORMATS}
+"""The columns of a value by those of a key."""
 
 _NAMED = {(row.name, row.d_qk, row.d_v): row for row in FORMATS}
 _ROWS: dict[tuple[str, int], tuple[CacheFormat, ...]] = {}

@@ -10,13 +10,11 @@ from math import log
 from random import Random
 
 from mla_kernels.errors import ValueRangeError
-from mla_kernels.formats import FORMATS, HEAD_DIM, CacheFormat, format_named
+from mla_kernels.formats import D_V, FORMATS, HEAD_DIM, CacheFormat, format_named
 
 SCALE = 192**-0.5
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 """The bytes of an element of Q and of the output."""
-D_V = {row.d_qk: row.d_v for row in FORMATS}
-"""The columns of a value, by those of a key."""
 KV_DTYPES = tuple(dict.fromkeys(row.name for row in FORMATS))
 
 _COLUMNS = {"q_dtype": "q", "kv_dtype": "kv", "num_heads": "heads"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 import mla_kernels
-from mla_kernels.diagnostics.bench.problems import D_V, Problem
-from mla_kernels.formats import format_named, page_bytes
+from mla_kernels.diagnostics.bench.problems import Problem
+from mla_kernels.formats import D_V, format_named, page_bytes
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WHOLE = 128
