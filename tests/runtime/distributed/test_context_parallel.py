@@ -22,7 +22,8 @@ def test_ranks(task: str, world_size: int, tmp_path: Path) -> None:
         subprocess.Popen(
             [sys.executable, "-m", "tests.runtime.distributed.worker", task, str(rank), str(world_size),
              str(tmp_path / "store")],
-            cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True,
         )
         for rank in range(world_size)
