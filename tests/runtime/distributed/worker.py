@@ -19,7 +19,7 @@ from mla_kernels.errors import GroupError, ShapeError
 
 PAGE = 16
 SCALE = 192**-0.5
-TIME_OUT = timedelta(seconds=20)
+TIME_OUT = timedelta(seconds=120)
 
 
 @dataclass(frozen=True)
