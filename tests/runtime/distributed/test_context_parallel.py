@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from mla_kernels.distributed import local_lengths
+from mla_kernels.formats import D_V, FORMATS
 
 ROOT = Path(__file__).parents[3]
 MOST_SECONDS = 300
@@ -45,3 +46,7 @@ def test_every_token_is_on_one_rank(world_size: int, interleave: int) -> None:
         held = torch.arange(400) // interleave % world_size == rank
         assert got.dtype == torch.int32
         assert got.tolist() == [int(held[:length].sum()) for length in range(400)]
+
+
+def test_the_columns_of_a_key_tell_those_of_its_value() -> None:
+    assert [row.name for row in FORMATS if D_V[row.d_qk] != row.d_v] == []
