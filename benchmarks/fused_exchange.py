@@ -2,11 +2,10 @@
 
 ``push`` writes the own queries into the memory of every rank and returns when those of all ranks have arrived.
 ``merge`` waits until all ranks have their partial results, and merges them from where they are. A block waits for the
-blocks of its number on the other ranks, so that no kernel waits for all of its own blocks. Flags go from 0 to 1 when a
+blocks of its number on the other ranks, so that no kernel waits for all of its own blocks. Annotations of Triton's
+functions are strings, since Triton looks names up in them. Flags go from 0 to 1 when a
 rank signals and back to 0 when the other one has seen it.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -23,7 +22,7 @@ LEAST_WORDS = 256
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _signal_and_wait(flags: Any, rank: Any, block: Any, ranks: tl.constexpr, blocks: tl.constexpr) -> None:
+def _signal_and_wait(flags: "Any", rank: "Any", block: "Any", ranks: tl.constexpr, blocks: tl.constexpr) -> None:
     tl.debug_barrier()
     pads = flags.to(tl.pointer_type(tl.int64))
     for step in tl.static_range(1, ranks):
@@ -41,7 +40,7 @@ def _signal_and_wait(flags: Any, rank: Any, block: Any, ranks: tl.constexpr, blo
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _push(  # noqa: PLR0917  # a kernel takes no keywords
-    own: Any, memory: Any, flags: Any, rank: Any, words: Any,
+    own: "Any", memory: "Any", flags: "Any", rank: "Any", words: "Any",
     ranks: tl.constexpr, blocks: tl.constexpr, width: tl.constexpr,
 ) -> None:  # fmt: skip
     block = tl.program_id(0)
@@ -57,8 +56,8 @@ def _push(  # noqa: PLR0917  # a kernel takes no keywords
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _merge(  # noqa: PLR0917
-    memory: Any, flags: Any, out: Any, out_lse: Any, rank: Any, rows: Any, tokens: Any,
-    first_byte: Any, record: Any, output_bytes: Any,
+    memory: "Any", flags: "Any", out: "Any", out_lse: "Any", rank: "Any", rows: "Any", tokens: "Any",
+    first_byte: "Any", record: "Any", output_bytes: "Any",
     ranks: tl.constexpr, blocks: tl.constexpr, d_v: tl.constexpr,
 ) -> None:  # fmt: skip
     block = tl.program_id(0)

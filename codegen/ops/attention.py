@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegen.ops.common import BYTES, EXTRA_KV_DTYPE, FLOATS, KV_DTYPE, KV_SCALE, POOL, UNIT
-from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Scalar, Tensor
+from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Ragged, Scalar, Tensor
 
 ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule", "d_qk", "d_v")
 SCALES = (
@@ -135,7 +135,7 @@ DECODE = Op(
     ),
     selects=("q", "kv_cache", "out"),
     layout="block_table",
-    ragged="max_q_len",
+    ragged=Ragged("cu_seqlens_q", "max_q_len", "num_requests", "batch"),
     plans="seq_lens",
     summary="Attend from new tokens to a dense KV cache (absorbed MLA; DeepSeek-V2, arXiv:2405.04434, 2.1).",
     doc=f"With K the {HEAD_DIM}-wide rows and V their first {LATENT} columns,"

@@ -77,6 +77,19 @@ def _op(op: Op) -> str:
         f"k{pascal}Tensors",
         len(op.scalars),
         f"k{pascal}Scalars" if op.scalars else "nullptr",
+        *_ragged(op),
+    )
+
+
+def _ragged(op: Op) -> tuple[int, int, int]:
+    """The tensor of bounds, and the dimensions of requests and of the batch."""
+    if op.ragged is None:
+        return -1, -1, -1
+    names = [tensor.name for tensor in op.tensors]
+    return (
+        names.index(op.ragged.bounds),
+        op.dims.index(op.ragged.requests),
+        op.dims.index(op.ragged.batch),
     )
 
 

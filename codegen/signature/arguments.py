@@ -181,6 +181,27 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Ragged:
+    """How an op takes requests with different numbers of query tokens.
+
+    Attributes
+    ----------
+    bounds : str
+        The tensor that says where the tokens of each request begin, in one batch of all; without it, requests are
+        those of the batch.
+    most : str
+        The scalar that is not 0 then: the most tokens of a request.
+    requests, batch : str
+        The dimensions that are one without the tensor.
+    """
+
+    bounds: str
+    most: str
+    requests: str
+    batch: str
+
+
+@dataclass(frozen=True)
 class Op:
     """An op: the traits that identify its variants, its arguments in launch order, and what Python says of them.
 
@@ -197,8 +218,7 @@ class Op:
         The tensor whose absence means that the cache is contiguous.
     plans : str
         The tensor of lengths from which a plan is made; an op without one is not planned.
-    ragged : str
-        The scalar that is not 0 where requests have different numbers of query tokens: the most that one has.
+    ragged : Ragged, optional
     together : tuple[str, ...]
         A second cache, the indices into it, and their counts: the first two come together, the third only with them.
     summary, doc : str
@@ -213,7 +233,7 @@ class Op:
     options: tuple[Option, ...] = ()
     layout: str = ""
     plans: str = ""
-    ragged: str = ""
+    ragged: Ragged | None = None
     together: tuple[str, ...] = ()
     summary: str = ""
     doc: str = ""

@@ -146,7 +146,8 @@ def _select(op: Op) -> str:
     """The expression that finds the kernel."""
     tensors = ", ".join(op.selects)
     if op.plans:
-        return f"selection.{op.name}_kernel({tensors}, {op.layout} is not None, plan, {op.ragged})"
+        ragged = f", {op.ragged.most}" if op.ragged else ""
+        return f"selection.{op.name}_kernel({tensors}, {op.layout} is not None, plan{ragged})"
     by = [*(option.name for option in op.options), *(scalar.name for scalar in op.scalars if scalar.configured)]
     one = "," if len(op.selects) == 1 else ""
     return f"select({', '.join([f'selection.{op.name}', f'({tensors}{one})', *by])})"

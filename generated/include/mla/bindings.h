@@ -131,13 +131,13 @@ inline constexpr ScalarBinding kToGlobalIndicesScalars[] = {
 };
 
 inline constexpr OpBinding kOps[] = {
-    {"decode", 320, 216, 8, kDecodeDims, 7, kDecodeTensors, 8, kDecodeScalars},
-    {"sparse_decode", 464, 368, 9, kSparseDecodeDims, 11, kSparseDecodeTensors, 5, kSparseDecodeScalars},
-    {"sparse_prefill", 328, 264, 6, kSparsePrefillDims, 11, kSparsePrefillTensors, 4, kSparsePrefillScalars},
-    {"merge_states", 168, 136, 4, kMergeStatesDims, 5, kMergeStatesTensors, 0, nullptr},
-    {"store_kv", 136, 104, 3, kStoreKvDims, 5, kStoreKvTensors, 1, kStoreKvScalars},
-    {"gather_kv", 128, 96, 3, kGatherKvDims, 3, kGatherKvTensors, 1, kGatherKvScalars},
-    {"to_global_indices", 104, 64, 4, kToGlobalIndicesDims, 4, kToGlobalIndicesTensors, 1, kToGlobalIndicesScalars},
+    {"decode", 320, 216, 8, kDecodeDims, 7, kDecodeTensors, 8, kDecodeScalars, 6, 5, 0},
+    {"sparse_decode", 464, 368, 9, kSparseDecodeDims, 11, kSparseDecodeTensors, 5, kSparseDecodeScalars, -1, -1, -1},
+    {"sparse_prefill", 328, 264, 6, kSparsePrefillDims, 11, kSparsePrefillTensors, 4, kSparsePrefillScalars, -1, -1, -1},
+    {"merge_states", 168, 136, 4, kMergeStatesDims, 5, kMergeStatesTensors, 0, nullptr, -1, -1, -1},
+    {"store_kv", 136, 104, 3, kStoreKvDims, 5, kStoreKvTensors, 1, kStoreKvScalars, -1, -1, -1},
+    {"gather_kv", 128, 96, 3, kGatherKvDims, 3, kGatherKvTensors, 1, kGatherKvScalars, -1, -1, -1},
+    {"to_global_indices", 104, 64, 4, kToGlobalIndicesDims, 4, kToGlobalIndicesTensors, 1, kToGlobalIndicesScalars, -1, -1, -1},
 };
 
 }  // namespace mla::launcher

@@ -6,7 +6,7 @@ from mla_kernels import _launcher
 from mla_kernels.kernels import invariance
 from mla_kernels.kernels.base import Kernel, Plan, require_together
 from mla_kernels.kernels.planned import PlannedKernel, plan_for, planned_extents
-from mla_kernels.scalars import flag
+from mla_kernels.scalars import flag, is_preset
 from mla_kernels.tensors import Packed, Tensor, empty, extents, first, widened, with_rope
 
 
@@ -155,7 +155,7 @@ class SparseDecodeKernel(Kernel):
             topk_length = widened(topk_length, first(q), 1)
         if extra_topk_length is not None:
             extra_topk_length = widened(extra_topk_length, first(q), 1)
-        if max_splits == 0 and invariance.enabled:
+        if invariance.enabled and is_preset(max_splits, 0):
             max_splits = 1
         if return_max_logits is not False:
             return_max_logits = flag("return_max_logits", return_max_logits)

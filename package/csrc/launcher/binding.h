@@ -56,6 +56,11 @@ struct OpBinding {
   const TensorBinding* tensors;
   int32_t num_scalars;
   const ScalarBinding* scalars;
+  // The tensor that says which query tokens a request has, or -1. Where it is absent, the
+  // dimensions of requests and of the batch are one.
+  int32_t bounds;
+  int32_t requests;
+  int32_t batch;
 };
 
 }  // namespace mla::launcher

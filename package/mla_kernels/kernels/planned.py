@@ -76,7 +76,7 @@ class PlannedKernel(Kernel):
             The lengths are no int32 vector, a number is neither given nor fixed, or ``out`` has another shape.
         """
         (batch,) = extents("seq_lens", seq_lens, "batch")
-        if max_q_len:
+        if max_q_len is not None and not is_preset(max_q_len, 0):
             q_len = self._of_ragged(max_q_len, q_len)
         stated: dict[str, Any] = {
             "batch": batch,
@@ -107,7 +107,8 @@ class PlannedKernel(Kernel):
 
     def _native_for(self, problem: Mapping[str, object]) -> _launcher.Kernel:
         """The kernel for ragged queries, which are one batch of any number of tokens, where the problem has them."""
-        if not problem.get("max_q_len"):
+        most = problem.get("max_q_len")
+        if most is None or is_preset(most, 0):
             return self._native
         if self._ragged is None:
             self._ragged = self._bind(limits=_ragged(self._limits))
@@ -193,7 +194,7 @@ def _extents(*, batch: int, q_len: int, max_q_len: int = 0, **others: object) ->
     """The dimensions of a plan's launches: ragged queries are one batch of tokens, however many there are."""
     if max_q_len:
         return {**others, "batch": 1, "num_requests": batch, "max_q_len": max_q_len}
-    return {**others, "batch": batch, "q_len": q_len, "num_requests": batch}
+    return {**others, "batch": batch, "q_len": q_len}
 
 
 def _ragged(limits: Limits) -> Limits:

@@ -105,7 +105,6 @@ Status check_contiguous(const Problem& p) {
 
 Status check_query_bounds(const Problem& p) {
   if (!is_ragged(p)) return {};
-  MLA_TRY(check_bounds_present(p));
   const int32_t* bounds = query_bounds(p);
   for (int64_t r = 0; r < p.num_bounds; ++r) {
     const int64_t least = r == 0 ? 0 : bounds[r - 1];
@@ -119,6 +118,7 @@ Status check_query_bounds(const Problem& p) {
 }
 
 Status check_values(const Problem& p, const AttentionTypes& types) {
+  MLA_TRY(check_all_queries(p));
   const int64_t rows = p.batch * p.q_len * p.num_heads;
   const int64_t tokens = saturating_product({p.num_pages, p.page_size});
   MLA_TRY(check_present({{"seq_lens", p.seq_lens, requests_of(p)},

@@ -63,6 +63,7 @@ Problem::Problem(const Spec& spec)
 }
 
 const void* Problem::data() {
+  if (merged_dim_ >= 0) dims_[merged_dim_] = dims_[spec_.op->batch];
   const int32_t head[2] = {static_cast<int32_t>(spec_.op - kOps), call_.device()};
   memcpy(words_, head, sizeof head);
   return words_;
@@ -72,7 +73,7 @@ PyObject* Problem::shape_text(const TensorBinding& binding) const {
   const OpBinding& op = *spec_.op;
   const Ref names(PyList_New(0));
   for (int i = 0; names && i < binding.outer; ++i) {
-    const Ref name(text(op.dims[binding.dims[i]]));
+    const Ref name(text(op.dims[merged(binding.dims[i])]));
     if (!name || PyList_Append(names.get(), name.get()) < 0) return nullptr;
   }
   if (names && binding.row != Row::none) {
@@ -116,7 +117,8 @@ bool Problem::allow_stride(const TensorBinding& binding, Argument argument, cons
   const long long stride = view.tensor.strides[index];
   const bool contiguous = index >= binding.outer || !binding.strided[index];
   if (stride == 0 && !contiguous && !binding.written) return true;
-  const char* name = index < binding.outer ? spec_.op->dims[binding.dims[index]] : "the last place";
+  const char* name =
+      index < binding.outer ? spec_.op->dims[merged(binding.dims[index])] : "the last place";
   return refuse(MLA_STRIDE, argument, PyUnicode_FromFormat("stride %lld along %s", stride, name),
                 text(contiguous    ? "stride 1"
                      : stride == 0 ? "elements that do not overlap"
@@ -179,7 +181,7 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   int64_t* field = &field_at(offset);
   for (int i = 0; i < outer; ++i) {
     const int64_t extent = tensor.shape[i], stride = tensor.strides[i];
-    if (!set_dim(binding.dims[i], extent, argument)) return false;
+    if (!set_dim(merged(binding.dims[i]), extent, argument)) return false;
     const bool plain = extent == 1 || stride == 1 || (stride > 0 && binding.strided[i]);
     if (!plain && !allow_stride(binding, argument, view, i)) return false;
     if (binding.strided[i]) *++field = stride;
@@ -301,6 +303,12 @@ bool Problem::set_named(PyObject* name, PyObject* value) {
 
 bool Problem::set_by_name(PyObject* arguments) {
   partial_ = true;
+  if (spec_.op->bounds >= 0) {
+    const OpBinding& op = *spec_.op;
+    PyObject* bounds = PyDict_GetItemString(arguments, op.tensors[op.bounds].name);
+    set_bounds_given((bounds != nullptr && bounds != Py_None) ||
+                     PyDict_GetItemString(arguments, op.dims[op.requests]) != nullptr);
+  }
   for (int i = 0; i < spec_.op->num_scalars; ++i) preset_scalar(spec_.op->scalars[i], bytes());
   PyObject *name, *value;
   Py_ssize_t position = 0;

@@ -48,6 +48,11 @@ class Problem {
  public:
   explicit Problem(const Spec& spec);
 
+  // Says whether the call has the tensor of bounds, for which requests are not those of the batch.
+  //
+  // @pre No tensor has been set.
+  void set_bounds_given(bool given) { merged_dim_ = given ? -1 : spec_.op->requests; }
+
   // Sets the stream of the call; see Call.
   //
   // @pre No tensor has been set.
@@ -80,6 +85,7 @@ class Problem {
   int64_t row_extent(const TensorBinding& binding) const;
   void derive_rope(const TensorBinding& binding);
   bool set_dim(int dim, int64_t extent, Argument argument);
+  int merged(int dim) const { return dim == merged_dim_ ? spec_.op->batch : dim; }
   bool is_bound(int dim) const { return (bound_dims_ >> dim & 1) != 0; }
   [[gnu::cold]] bool refuse_dim(int dim, int64_t extent, Argument argument) const;
   bool add_memory(const TensorBinding& binding, Argument argument, const View& view,
@@ -95,6 +101,7 @@ class Problem {
   const ElementType* type_ = nullptr;    // the type of the tensor that is being set
   const CacheFormat* format_ = nullptr;  // and its format
   bool partial_ = false;
+  int merged_dim_ = -1;          // a dimension that is the batch
   uint32_t bound_dims_ = 0;      // a bit for each dimension
   Argument dim_from_[kMaxDims];  // the argument that bound a dimension
   int64_t* const dims_;          // the dimensions, within words_

@@ -73,6 +73,10 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   PyObject* const* scalars = arguments + op.num_tensors;
   PyObject* const* rest = scalars + op.num_scalars;
   Problem problem(kernel.spec);
+  if (op.bounds >= 0) {
+    const bool planned = kernel.spec.limits[op.requests].of_plan;
+    problem.set_bounds_given(planned || arguments[op.bounds] != Py_None);
+  }
   if (!problem.use_stream(rest[2])) return nullptr;
   for (int i = 0; i < op.num_tensors; ++i) {
     if (!problem.set_tensor(i, arguments[i])) return nullptr;

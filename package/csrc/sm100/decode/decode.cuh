@@ -22,7 +22,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& pr
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
                                                        Buffer workspace, Stream stream) {
-  MLA_TRY(check_bounds_present(problem));
+  MLA_TRY(check_all_queries(problem));
   return launch_attention(problem, kTraits, {"seq_lens", problem.seq_lens, 1}, workspace.data,
                           stream, prepare, [&](const auto& attention, const auto& layout) {
                             return run(attention, layout, workspace.data, stream);

@@ -20,7 +20,9 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t r = static_cast<int32_t>(row % shape.rows);
   launch_dependent_grids();
   wait_for_prerequisite_grids();
-  if (request >= shape.batch || r >= params.query_rows(request)) return;
+  if (request >= shape.batch) return;
+  const QueryTokens query = params.query_tokens(request);
+  if (r >= query.count * shape.num_heads) return;
   const PlanView plan = params.plan();
   const int32_t first = plan.first_partial[request];
   const int32_t count = plan.first_partial[request + 1] - first;
@@ -35,8 +37,8 @@ __global__ void __launch_bounds__(kThreads)
   states.lse_stride_n = params.partials.rows;
   states.num_states = count;
   states.head_dim = params.out_columns;
-  states.out = params.out.at<uint16_t>(request, s, h);
-  if (params.lse.data != nullptr) states.out_lse = params.lse.at<float>(request, s, h);
+  states.out = params.out.at<uint16_t>(query.first, s, h);
+  if (params.lse.data != nullptr) states.out_lse = params.lse.at<float>(query.first, s, h);
   cuda::merge_states::merge_row<DType::fp32, kOut, kVectors, kRowWarps,
                                 cuda::merge_states::StateLse>(states, 0, 0, warp % kRowWarps,
                                                               threadIdx.x % kWarp);

@@ -44,8 +44,8 @@ class FusedCombine {
         warp_(read_thread_index() / kWarp),
         lane_(read_thread_index() % kWarp),
         first_row_(first_row),
-        rows_(params.query_rows(split.request)),
-        request_(split.request),
+        rows_(split.query_rows),
+        query_(split.query),
         first_partial_(split.first_partial),
         splits_(split.splits),
         workers_(split.workers) {
@@ -222,7 +222,7 @@ class FusedCombine {
     const float inverse = inverse_of(total);
     const Shape& shape = params_.shape;
     auto* const to =
-        params_.out.template at<uint16_t>(request_, shape.token_of(r), shape.head_of(r)) +
+        params_.out.template at<uint16_t>(query_, shape.token_of(r), shape.head_of(r)) +
         fragment_column(round.fragment + first) + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
 #pragma unroll
     for (uint32_t k = 0; k < kOwn; ++k) {
@@ -260,7 +260,7 @@ class FusedCombine {
   __device__ __forceinline__ void store_row_results(const Round& round, uint32_t r, bool exists,
                                                     float total) const {
     const bool leads = exists && lane_ % 4 == 0;
-    if (leads) store_lse(params_, request_, r, shared_.row_max[lane_ / 4], total);
+    if (leads) store_lse(params_, query_, r, shared_.row_max[lane_ / 4], total);
     if constexpr (Params::kIsSparse) {
       if (params_.max_logits.data == nullptr) return;
       float max_logit = -INFINITY;
@@ -270,7 +270,7 @@ class FusedCombine {
       }
       max_logit = fmaxf(max_logit, __shfl_xor_sync(~0u, max_logit, 1));
       max_logit = fmaxf(max_logit, __shfl_xor_sync(~0u, max_logit, 2));
-      if (leads) store_max_logit(params_, request_, r, max_logit);
+      if (leads) store_max_logit(params_, query_, r, max_logit);
     }
   }
 
@@ -281,7 +281,7 @@ class FusedCombine {
   const uint32_t lane_;
   const uint32_t first_row_;
   const uint32_t rows_;  // of the request
-  const int32_t request_;
+  const int32_t query_;
   const uint32_t first_partial_;
   const uint32_t splits_;
   const uint32_t workers_;
@@ -303,9 +303,8 @@ __device__ __forceinline__ void combine_fused(const Params& params, const SplitR
   cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, barrier);
   // The last tiles of a cluster may have no row.
   if (split.splits == 0) return;
-  const int rows = params.query_rows(split.request);
-  if (first_row >= rows) return;
-  const int tile_rows = min(rows - first_row, kTileRows);
+  if (first_row >= split.query_rows) return;
+  const int tile_rows = min(split.query_rows - first_row, kTileRows);
   Combine combine(params, split, first_row, tile_rows, *static_cast<SharedStorage*>(memory),
                   barrier);
   if (threadIdx.x == 0) wait_for_splits(params, split, split.splits);

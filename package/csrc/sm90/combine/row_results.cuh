@@ -19,11 +19,11 @@ __device__ __forceinline__ float with_sink(const Params& params, int r, float ro
 }
 
 template <class Params>
-__device__ __forceinline__ void store_lse(const Params& params, int request, int r, float row_max,
+__device__ __forceinline__ void store_lse(const Params& params, int query, int r, float row_max,
                                           float sum) {
   if (params.lse.data == nullptr) return;
   const auto& shape = params.shape;
-  *params.lse.template at<float>(request, shape.token_of(r), shape.head_of(r)) =
+  *params.lse.template at<float>(query, shape.token_of(r), shape.head_of(r)) =
       sum == 0 ? -INFINITY : row_max + log2f(sum) * kLn2;
 }
 
@@ -31,9 +31,9 @@ __device__ __forceinline__ void store_lse(const Params& params, int request, int
 //
 // @pre The launch wants greatest logits.
 template <class Params>
-__device__ __forceinline__ void store_max_logit(const Params& params, int request, int r,
+__device__ __forceinline__ void store_max_logit(const Params& params, int query, int r,
                                                 float max_logit) {
-  *params.max_logits.template at<float>(request, 0, r) = max_logit * kLn2;
+  *params.max_logits.template at<float>(query, 0, r) = max_logit * kLn2;
 }
 
 // Stores the LSE of a row of a work tile: of its partial result or, if it has none, the request's.
@@ -44,7 +44,7 @@ __device__ __forceinline__ void store_work_tile_lse(const Params& params, const 
     *params.partials.at(params.partials.lse, work.partial, r) = lse;
   } else if (params.lse.data != nullptr) {
     const auto& shape = params.shape;
-    *params.lse.template at<float>(work.request, shape.token_of(r), shape.head_of(r)) = lse;
+    *params.lse.template at<float>(work.query, shape.token_of(r), shape.head_of(r)) = lse;
   }
 }
 
@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_work_tile_max_logit(const Params& params,
   if (work.partial >= 0) {
     *params.partials.at(params.partial_max_logits, work.partial, r) = max_logit;
   } else if (params.max_logits.data != nullptr) {
-    store_max_logit(params, work.request, r, max_logit);
+    store_max_logit(params, work.query, r, max_logit);
   }
 }
 

@@ -12,7 +12,8 @@ namespace mla::sm90 {
 // when all splits are there. Where another request follows the last split, its part is no worker.
 // So a part combines one request at most, and has nothing else to do then.
 struct SplitRequest {
-  int32_t request;
+  int32_t query;       // where its query tokens are, as QueryTokens has it
+  int32_t query_rows;  // how many it has
   int32_t first_partial;
   int32_t splits;  // 0: the part is no worker
   int32_t worker;  // which of the splits, and of the workers, the part is
@@ -31,15 +32,16 @@ __device__ SplitRequest split_request_of(const Params& params, int part) {
   const Boundary end = plan.boundary(part + 1);
   SplitRequest own = {};
   own.first_split = begin.split;
+  int32_t request;
   if (end.split > 0) {  // the part ends within the request
-    own.request = end.request;
+    request = end.request;
     own.worker = end.split - 1;
     own.splits = plan.partials_of(end.request);
     const Boundary after = plan.boundary(part - own.worker + own.splits);
     const bool last_ends = after.request == end.request + 1 && after.split == 0;
     own.workers = last_ends ? own.splits : own.splits - 1;
   } else if (begin.split > 0 && begin.request == end.request - 1) {  // with its last split
-    own.request = begin.request;
+    request = begin.request;
     own.worker = begin.split;
     own.splits = own.workers = begin.split + 1;
   } else {
@@ -49,7 +51,10 @@ __device__ SplitRequest split_request_of(const Params& params, int part) {
     own.workers = 1;
     if (own.worker > 0) own.splits = 0;
   }
-  own.first_partial = plan.first_partial_of(own.request);
+  own.first_partial = plan.first_partial_of(request);
+  const QueryTokens query = params.query_tokens(request);
+  own.query = query.first;
+  own.query_rows = query.count * params.shape.num_heads;
   return own;
 }
 

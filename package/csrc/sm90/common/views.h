@@ -20,6 +20,12 @@ struct QueryCoordinates {
   int32_t b;
 };
 
+// The query tokens of a request.
+struct QueryTokens {
+  int32_t first;  // of a tensor: the request's batch or, if requests differ, its first token
+  int32_t count;
+};
+
 // Where the query tokens of requests begin that have different numbers of them, and where those of
 // the last one end. Bounds come from the caller's device memory: they are clamped, so that no bound
 // leads out of the tensor.
@@ -27,12 +33,11 @@ struct QueryBounds {
   const int32_t* bounds;  // [requests + 1]; null: every request has its batch of the tensor
   int32_t tokens;         // of all requests
 
-  MLA_HOST_DEVICE int32_t begin(int32_t request) const { return clamped(bounds[request], tokens); }
   // The tokens of a request, of which there are `most`.
-  MLA_HOST_DEVICE int32_t count(int32_t request, int32_t most) const {
-    const int32_t first = begin(request);
-    const int32_t left = clamped(bounds[request + 1], tokens) - first;
-    return clamped(left, most);
+  MLA_HOST_DEVICE QueryTokens of(int32_t request, int32_t most) const {
+    if (bounds == nullptr) return {request, most};
+    const int32_t first = clamped(bounds[request], tokens);
+    return {first, clamped(clamped(bounds[request + 1], tokens) - first, most)};
   }
 
  private:
@@ -41,21 +46,19 @@ struct QueryBounds {
   }
 };
 
-// A tensor [batch, query token, head], whose requests are those of the batch, or tokens of one.
+// A tensor [batch, query token, head]. Where requests have different numbers of tokens, all strides
+// but the last are those of a token: a request is found by its first one.
 struct RowView {
   void* data;
-  int64_t stride[3];  // the first one is 0 where there are bounds
-  QueryBounds bounds;
+  int64_t stride[3];
 
   template <class T>
-  MLA_HOST_DEVICE T* at(int32_t request, int64_t s, int64_t h) const {
-    if (bounds.bounds != nullptr) s += bounds.begin(request);
-    return static_cast<T*>(data) + request * stride[0] + s * stride[1] + h * stride[2];
+  MLA_HOST_DEVICE T* at(int64_t first, int64_t s, int64_t h) const {
+    return static_cast<T*>(data) + first * stride[0] + s * stride[1] + h * stride[2];
   }
 
-  MLA_HOST_DEVICE QueryCoordinates coordinates(int32_t request, int32_t s) const {
-    if (bounds.bounds != nullptr) return {bounds.begin(request) + s, 0};
-    return {s, request};
+  MLA_HOST_DEVICE QueryCoordinates coordinates(int32_t first, int32_t s) const {
+    return {s, first};
   }
 };
 
@@ -68,9 +71,10 @@ struct QueryView {
   View rope;
   int32_t is_aligned_to_16;  // bytes
   int32_t by_tma;            // a tile is a box: whole tokens, or some heads of one token
+  int32_t is_one_batch;      // requests have different numbers of tokens
 
-  MLA_HOST_DEVICE QueryCoordinates coordinates(int32_t request, int32_t s) const {
-    return latent.coordinates(request, s);
+  MLA_HOST_DEVICE QueryCoordinates coordinates(int32_t first, int32_t s) const {
+    return is_one_batch ? QueryCoordinates{first + s, 0} : latent.coordinates(first, s);
   }
 };
 

@@ -60,7 +60,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem&
   decode::Params params = {};  // a kernel prefetches all maps, also those that stay empty
   MLA_TRY(decode::describe(problem, kTraits, shape, plan.data, workspace.data, &params));
   if (shape.batch == 0 || shape.rows == 0 || problem.q_len == 0) return {};
-  MLA_TRY(check_bounds_present(problem));
+  MLA_TRY(check_all_queries(problem));
   constexpr int kHasRope = kTraits.format().rope > 0;
   const int64_t slots = saturating_product({problem.num_pages, problem.page_size});
   MLA_TRY(check_present({{"q", problem.q_latent, 1},

@@ -58,12 +58,9 @@ bool combines(const Shape& shape) {
   return shape.max_splits == 0 && shape.parts > 1 && shape.parts <= kMaxParts;
 }
 
-// A view of queries or results.
+// A view of queries or results. Ragged ones are found by their first token.
 RowView rows(const Problem& p, void* data, int64_t b, int64_t s, int64_t h) {
-  if (!is_ragged(p)) return {data, {b, s, h}, {}};
-  return {data,
-          {0, s, h},
-          {static_cast<const int32_t*>(p.cu_seqlens_q), static_cast<int32_t>(p.q_len)}};
+  return {data, {is_ragged(p) ? s : b, s, h}};
 }
 
 }  // namespace
@@ -117,7 +114,11 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   const int64_t width = is_contiguous(p) ? 1 : p.table_width;
   params->capacity = static_cast<int32_t>(std::min(
       p.num_pages == 0 ? 0 : saturating_product({width, p.page_size}), kMaxInt - kTileTokens * 2));
+  if (is_ragged(p)) {
+    params->bounds = {static_cast<const int32_t*>(p.cu_seqlens_q), static_cast<int32_t>(p.q_len)};
+  }
   auto& query = params->query;
+  query.is_one_batch = is_ragged(p);
   query.latent = rows(p, p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
   query.rope = rows(p, p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
   query.is_aligned_to_16 = is_query_aligned(p, traits);

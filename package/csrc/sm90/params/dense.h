@@ -17,6 +17,7 @@ struct Params {
   CUtensorMap latent_map;
   CUtensorMap rope_map;
   QueryView<RowView> query;
+  QueryBounds bounds;
   Shape shape;
   const void* plan_buffer;
   const int32_t* lengths;
@@ -36,13 +37,8 @@ struct Params {
 
   MLA_HOST_DEVICE PlanView plan() const { return PlanView(plan_buffer, shape); }
   MLA_HOST_DEVICE int32_t kv_length(int32_t request) const { return lengths[request]; }
-  // The query tokens of a request; shape.q_len are the most.
-  MLA_HOST_DEVICE int32_t query_tokens(int32_t request) const {
-    return out.bounds.bounds == nullptr ? shape.q_len : out.bounds.count(request, shape.q_len);
-  }
-  // The query rows of a request; shape.rows are the most.
-  MLA_HOST_DEVICE int32_t query_rows(int32_t request) const {
-    return out.bounds.bounds == nullptr ? shape.rows : query_tokens(request) * shape.num_heads;
+  MLA_HOST_DEVICE QueryTokens query_tokens(int32_t request) const {
+    return bounds.of(request, shape.q_len);
   }
 };
 

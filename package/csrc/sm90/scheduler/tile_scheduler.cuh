@@ -14,7 +14,17 @@ struct WorkTile {
   int32_t tokens;         // of the request
   int32_t partial;        // the partial result that is stored; -1: the request's result is
   int32_t other_partial;  // the request's other partial result, if a block combines the two; or -1
+  int32_t query;          // where the request's query tokens are, as QueryTokens has it
+  int32_t query_rows;     // of the request
+  int32_t visible;        // query token s sees `visible` - q_len + 1 + s tokens, if causal
 };
+
+// The query rows of a work tile's request. A sparse one is a token, so that all have as many.
+template <class Params>
+__device__ __forceinline__ int query_rows(const Params& params, const WorkTile& work) {
+  if constexpr (Params::kIsSparse) return params.shape.rows;
+  return work.query_rows;
+}
 
 // Lengths are the current ones, not those of the plan: the last split of a request goes on to its
 // end.
@@ -38,7 +48,6 @@ class TileScheduler {
     asm volatile("" : "+r"(part));  // or the compiler keeps the boundary's address in registers
     const Boundary last = plan.boundary(part + 1);
     const int length = params_.kv_length(r);
-    const bool has_rows = params_.query_rows(r) > first_row_of_cluster();
     const int first_partial = plan.first_partial_of(r);
     const int splits = plan.partials_of(r);
     if (at_.request >= params_.shape.batch || r > last.request ||
@@ -46,7 +55,7 @@ class TileScheduler {
       return false;
     }
     work.request = r;
-    work.tokens = has_rows ? min(max(length, 0), params_.capacity) : 0;
+    work.tokens = min(max(length, 0), params_.capacity);
     work.partial = splits > 0 ? first_partial + at_.split : -1;
     // Of two splits, the first is the last work tile of its part. In a pair, so is the second.
     const bool combines_two = splits == 2 && (at_.split == 0 || at_.in_pair);
@@ -63,14 +72,20 @@ class TileScheduler {
     } else {
       at_ = {r + 1, 0, 0, 0};
     }
+    find_queries(r, work);
     return true;
   }
 
  private:
-  // The first row of a request that the cluster has: one of few query tokens has fewer rows.
-  __device__ int first_row_of_cluster() const {
-    if constexpr (Params::kIsSparse) return 0;
-    return static_cast<int>(blockIdx.x) / params_.shape.cluster * params_.shape.cluster * kTileRows;
+  // Finds the queries of a request. Of one that has few, some clusters have no row, and no work.
+  __device__ __forceinline__ void find_queries(int r, WorkTile& work) const {
+    const QueryTokens query = params_.query_tokens(r);
+    work.query = query.first;
+    work.query_rows = query.count * params_.shape.num_heads;
+    work.visible = work.tokens + params_.shape.q_len - query.count;
+    if constexpr (Params::kIsSparse) return;
+    const int first_row = (blockIdx.x & -params_.shape.cluster) * kTileRows;
+    if (work.query_rows <= first_row) work.end_block = work.first_block;
   }
 
   const Params& params_;

@@ -33,12 +33,11 @@ class WorkTileProducer {
 
   // Produces the next work tile, or the end of the sequence; says which.
   __device__ __forceinline__ bool produce() {
-    WorkTile work;
-    const bool found = scheduler_.next(work);
-    if (!found) work.request = kNoRequest;
     const PipelineState<kWorkTileStages> state(count_++);
     pipeline_.empty[state.stage].wait(state.phase ^ 1);
-    pipeline_.tiles[state.stage] = work;
+    WorkTile& work = pipeline_.tiles[state.stage];  // there are no registers for a whole one
+    const bool found = scheduler_.next(work);
+    if (!found) work.request = kNoRequest;
     pipeline_.full[state.stage].arrive();
     return found;
   }

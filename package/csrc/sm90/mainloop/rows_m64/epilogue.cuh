@@ -29,7 +29,7 @@ struct Epilogue {
   // Stores a partial result that the blocks combine, in fragments.
   __device__ __forceinline__ void store_partial(const WorkTile& work, const Rows& scale) const {
     const int r = request_row();
-    const int rows = params.query_rows(work.request);
+    const int rows = query_rows(params, work);
     if (r / 16 * 16 >= rows) return;  // none of the warp's rows exists
     const FragmentLane to = lane_of_half(work.partial, r, 0);
     store_half<0>(to, 0, r, rows, scale);
@@ -41,7 +41,7 @@ struct Epilogue {
   __device__ __forceinline__ void store_empty_rows(const WorkTile& work) const {
     const int thread = read_thread_index();
     const int r = shared.tile_row_of_request() + thread;
-    if (thread >= kTileRows || r >= params.query_rows(work.request)) return;
+    if (thread >= kTileRows || r >= query_rows(params, work)) return;
     store_work_tile_lse(params, work, r, -INFINITY);
     if constexpr (Params::kIsSparse) store_work_tile_max_logit(params, work, r, -INFINITY);
   }
@@ -173,7 +173,7 @@ struct Epilogue {
     const int thread = read_thread_index();
     float* const to =
         params.partials.row(work.partial, r) + thread / kWarpgroup * kPvColumns + thread % 4 * 2;
-    if (r >= params.query_rows(work.request)) return;
+    if (r >= query_rows(params, work)) return;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, scale);
@@ -221,7 +221,7 @@ struct Epilogue {
         out[1](e) = sum;
       }
     }
-    const int rows = params.query_rows(work.request);
+    const int rows = query_rows(params, work);
     if (r / 16 * 16 >= rows) return;
     store_half<1>(lane_of_half(work.partial, r, 1 - kept), 0, r, rows, scale);
   }
@@ -229,7 +229,7 @@ struct Epilogue {
   // Combines one half, whose sums are in the first registers; `r` is the first of a thread's rows.
   __device__ __forceinline__ void combine_half(const WorkTile& work, int r, int half,
                                                const Rows& scale) const {
-    const int rows = params.query_rows(work.request);
+    const int rows = query_rows(params, work);
     if (r / 16 * 16 >= rows) return;
     const int thread = read_thread_index();
     const int column =
@@ -253,7 +253,7 @@ struct Epilogue {
   template <int kRow>
   __device__ __forceinline__ void combine_row(const WorkTile& work, int r, int column, float scale,
                                               const PackedSums (&others)[kSideFragments]) const {
-    const bool exists = r < params.query_rows(work.request);
+    const bool exists = r < query_rows(params, work);
     const float own_lse = exists ? of_row(params.partials.lse, work.partial, r) : -INFINITY;
     const float other_lse = exists ? of_row(params.partials.lse, work.other_partial, r) : -INFINITY;
     const float row_max = fmaxf(own_lse, other_lse);
@@ -262,7 +262,7 @@ struct Epilogue {
     float other_weight = exp2_approx((other_lse - shift) * kLog2E);
     float total = own_weight + other_weight;
     if (exists && column == 0) {
-      store_lse(params, work.request, r, row_max, total);
+      store_lse(params, work.query, r, row_max, total);
       if constexpr (Params::kIsSparse) combine_max_logits(work, r);
     }
     if constexpr (Params::kIsSparse) {
@@ -271,7 +271,7 @@ struct Epilogue {
     const float inverse = inverse_of(total);
     own_weight *= inverse;
     other_weight *= inverse;
-    auto* const to = params.out.template at<uint16_t>(work.request, params.shape.token_of(r),
+    auto* const to = params.out.template at<uint16_t>(work.query, params.shape.token_of(r),
                                                       params.shape.head_of(r)) +
                      column;
 #pragma unroll
@@ -298,7 +298,7 @@ struct Epilogue {
 
   __device__ __forceinline__ void combine_max_logits(const WorkTile& work, int r) const {
     if (params.max_logits.data == nullptr) return;
-    store_max_logit(params, work.request, r,
+    store_max_logit(params, work.query, r,
                     fmaxf(of_row(params.partial_max_logits, work.partial, r),
                           of_row(params.partial_max_logits, work.other_partial, r)));
   }

@@ -40,6 +40,9 @@ class MmaQkSoftmax {
     for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
       softmax_.start(work);
       const int blocks = warp_uniform(work.end_block - work.first_block);
+      WorkTile& own_work = shared_.own_work[thread_ / kWarp];
+      if (thread_ % kWarp == 0) own_work = work;
+      __syncwarp();
       if (blocks > 0) {
         take_query();
       } else {
@@ -47,9 +50,10 @@ class MmaQkSoftmax {
       }
       for (int i = 0; i < blocks; ++i) {
         multiply();
-        make_p(work, (work.first_block + i) * kTileTokens, i + 1 == blocks);
+        make_p(own_work, (work.first_block + i) * kTileTokens, i + 1 == blocks);
         end_tile();
       }
+      __syncwarp();  // all lanes have read their work tile
     }
   }
 

@@ -39,6 +39,7 @@ struct SharedStorage {
   int32_t rescales[kPStages][kWarps];      // whether any row of a warp has a factor other than 1
   alignas(8) uint32_t present[kRopeStages][2];  // a bit for each token
   int32_t first_row;                            // of the block's tile in a request
+  WorkTile own_work[kWarps];                    // of the logits' warps, which lack registers for it
   WorkTilePipeline work_tiles;
   SplitRequest split_request;
   Barrier query_wanted[kRopeStages];  // by the stage that Q takes

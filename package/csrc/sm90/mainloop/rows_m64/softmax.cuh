@@ -32,12 +32,13 @@ class Softmax {
       : params_(params), first_row_(first_row), thread_(threadIdx.x % kWarpgroup) {}
 
   __device__ __forceinline__ void start(const WorkTile& work) {
-    const int hidden = params_.causal ? params_.query_tokens(work.request) - 1 : 0;
-    seen_by_all_ = work.tokens - hidden;
+    const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
+    const int visible = params_.causal ? work.visible : work.tokens;
+    seen_by_all_ = visible - hidden;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
       const int s = params_.shape.token_of(request_row(i));
-      limit_[i] = params_.causal ? work.tokens - hidden + s : work.tokens;
+      limit_[i] = params_.causal ? visible - hidden + s : visible;
       shift_[i] = -FLT_MAX;
       sum_[i] = 0;
       if constexpr (Params::kIsSparse) max_logit_[i] = -INFINITY;
@@ -199,7 +200,7 @@ class Softmax {
 
   __device__ __forceinline__ void store_row_results(const WorkTile& work, int i) const {
     const int r = request_row(i);
-    if (r >= params_.query_rows(work.request)) return;
+    if (r >= query_rows(params_, work)) return;
     if constexpr (Params::kIsSparse) {
       store_work_tile_max_logit(params_, work, r, max_logit_[i] * logit_scale(i));
     }

@@ -31,7 +31,7 @@ struct StoreRows {
   __device__ __forceinline__ void run(const WorkTile& work, const Rows& scale,
                                       Vector* const (&halves)[kHalves],
                                       const Release& release) const {
-    const int rows = params.query_rows(work.request);
+    const int rows = query_rows(params, work);
     const bool exists = shared.tile_row_of_request() + warp_row() < rows;
     if (exists) {
       clear_rows_without_p(scale);
@@ -65,7 +65,7 @@ struct StoreRows {
 
   // Stores the rows of a request without tokens.
   __device__ __forceinline__ void run_without_tokens(const WorkTile& work) const {
-    const int rows = params.query_rows(work.request);
+    const int rows = query_rows(params, work);
 #pragma unroll 1
     for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
       const int r = shared.tile_row_of_request() + row_at(i);
@@ -105,7 +105,7 @@ struct StoreRows {
 
   // Where a lane's vector of the left half of a row is in the output.
   __device__ __forceinline__ uint16_t* out_at(const WorkTile& work, int r) const {
-    return params.out.template at<uint16_t>(work.request, params.shape.token_of(r),
+    return params.out.template at<uint16_t>(work.query, params.shape.token_of(r),
                                             params.shape.head_of(r)) +
            side_of_thread() * kPvColumns + own_vector() * kVectorElements<Element>;
   }

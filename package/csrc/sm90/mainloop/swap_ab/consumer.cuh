@@ -39,7 +39,7 @@ class Consumer {
       const int blocks = max(warp_uniform(work.end_block - work.first_block), 0);
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) cute::clear(sums_[chunk]);
-      softmax_.start(work, shared_.logit_scale[work_tiles.count() % Shared::kScaleStages]);
+      softmax_.start(work, shared_.query_facts[work_tiles.count() % Shared::kFactStages]);
       compute(work, blocks, PipelineState<Shared::kQueryStages>(work_tiles.count() - 1));
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
           work, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);

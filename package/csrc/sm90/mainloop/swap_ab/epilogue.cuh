@@ -51,7 +51,7 @@ struct Epilogue {
     }
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstConsumer + consumer);
-    store(work, mma.exchange(last_tile(1 - consumer, blocks, first_tile)), sums);
+    store(work, softmax, mma.exchange(last_tile(1 - consumer, blocks, first_tile)), sums);
     cutlass::arch::fence_view_async_shared();
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kConsumers * kWarpgroup, kAllConsumers);
@@ -121,15 +121,15 @@ struct Epilogue {
     const float inverse = total == 0 ? 0 : params.out_scale / total;
     const float2 both = {factors[0] * inverse, factors[1] * inverse};
     factors_of_rows()[row] = consumer == 0 ? both : float2{both.y, both.x};
-    const int rows = params.query_rows(work.request);
-    if (row == 0) shared.query_rows[consumer] = rows;  // for those who have no registers to find it
-    if (consumer > 0 || row >= rows) return;
+    if (consumer > 0 || row >= softmax.query_rows()) return;
     store_work_tile_lse(params, work, row,
                         total == 0 ? -INFINITY : (row_max * scale + log2f(total)) * kLn2);
   }
 
   // Stores the consumer's half of the output, or of a partial result.
-  __device__ __forceinline__ void store(const WorkTile& work, const float* given,
+  template <class Softmax>
+  __device__ __forceinline__ void store(const WorkTile& work, const Softmax& softmax,
+                                        const float* given,
                                         Accumulator (&sums)[kLatentChunks]) const {
     const int lane = threadIdx.x % kWarp;
     // Lane t of a fragment has columns 2 t and 2 t + 1 of sixteen, and the same from column 8 on.
@@ -150,7 +150,8 @@ struct Epilogue {
         for (int i = 0; i < kFragmentChunks; ++i) {
           add_up(n, factors[n], given + given_at(chunk + i, n * 4), sums[i], both + 4 * i);
         }
-        store_row(work, row_of(n), t, consumer * kOwnChunks + chunk, both);
+        const bool exists = row_of(n) < softmax.query_rows();
+        store_row(work, row_of(n), exists, t, consumer * kOwnChunks + chunk, both);
       }
 #pragma unroll
       for (int i = kFragmentChunks; i < kOwnChunks; ++i) {
@@ -168,13 +169,12 @@ struct Epilogue {
 
   // Stores what a lane has of a row of two chunks, of which `chunk` is the first. All lanes of a
   // warp call this.
-  __device__ __forceinline__ void store_row(const WorkTile& work, int r, int t, int chunk,
+  __device__ __forceinline__ void store_row(const WorkTile& work, int r, bool exists, int t, int chunk,
                                             const LaneSums& sums) const {
     const int warp = threadIdx.x % kWarpgroup / kWarp;
     const int column = chunk * kChunk + warp * static_cast<int>(kFragmentNeighbours);
-    const bool exists = r < shared.query_rows[consumer];
     if (work.partial < 0) {
-      auto* const to = params.out.template at<uint16_t>(work.request, params.shape.token_of(r),
+      auto* const to = params.out.template at<uint16_t>(work.query, params.shape.token_of(r),
                                                         params.shape.head_of(r)) +
                        column + t % 2 * 8 + t / 2 * 4;
 #pragma unroll

@@ -29,9 +29,14 @@ struct QueryProducer {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
       const PipelineState<kStages> state(work_tiles.count() - 1);
-      float* const scales = shared.logit_scale[work_tiles.count() % Shared::kScaleStages];
+      QueryFacts<kRows>& facts = shared.query_facts[work_tiles.count() % Shared::kFactStages];
       shared.query_empty[state.stage].wait(state.phase ^ 1);
-      if (work.first_block < work.end_block) load(work.request, shared.q[state.stage], scales);
+      if (warp == 0 && threadIdx.x % kWarp == 0) {
+        facts.rows = work.query_rows;
+        facts.hidden =
+            params.causal ? params.shape.q_len - 1 - (work.visible - work.tokens) : 0;
+      }
+      if (work.first_block < work.end_block) load(work, shared.q[state.stage], facts.logit_scale);
       cutlass::arch::fence_view_async_shared();
       shared.query_full[state.stage].arrive();
     }
@@ -39,9 +44,9 @@ struct QueryProducer {
 
  private:
   // Copies all rows as they are first, then changes each in its place.
-  __device__ __forceinline__ void load(int32_t request, Chunks& q, float* scales) const {
+  __device__ __forceinline__ void load(const WorkTile& work, Chunks& q, float* scales) const {
 #pragma unroll 1
-    for (int row = warp; row < kRows; row += kQueryWarps) copy(request, row, q);
+    for (int row = warp; row < kRows; row += kQueryWarps) copy(work, row, q);
     cute::cp_async_fence();
     cute::cp_async_wait<0>();
     __syncwarp();
@@ -57,13 +62,13 @@ struct QueryProducer {
   }
 
   // Rows that do not exist become zeros.
-  __device__ __forceinline__ void copy(int32_t request, int r, Chunks& q) const {
+  __device__ __forceinline__ void copy(const WorkTile& work, int r, Chunks& q) const {
     const int lane = threadIdx.x % kWarp;
-    const bool exists = r < params.query_rows(request);
+    const bool exists = r < work.query_rows;
     const int s = exists ? params.shape.token_of(r) : 0;
     const int h = exists ? params.shape.head_of(r) : 0;
-    const auto* const latent = params.query.latent.template at<const uint16_t>(request, s, h);
-    const auto* const rope = params.query.rope.template at<const uint16_t>(request, s, h);
+    const auto* const latent = params.query.latent.template at<const uint16_t>(work.query, s, h);
+    const auto* const rope = params.query.rope.template at<const uint16_t>(work.query, s, h);
     if (params.query.is_aligned_to_16) {
       constexpr int kVectorElements = sizeof(uint4) / sizeof(Element);
       constexpr int kChunkVectors = kChunk / kVectorElements;

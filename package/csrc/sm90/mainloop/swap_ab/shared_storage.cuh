@@ -21,21 +21,28 @@ inline constexpr uint32_t kProducerRegisters = 504 - kConsumers * kConsumerRegis
 // All consumers have a named barrier, and another one for combining, and each has one of its own.
 enum NamedBarrier : uint32_t { kAllConsumers = 1, kFirstConsumer = 2, kCombineBarrier = 4 };
 
-// `kRows` is the number of query rows.
+// What consumers are told of the queries of a work tile, of which they have no register to keep it.
+template <int kRows>
+struct QueryFacts {
+  float logit_scale[kRows];
+  int32_t rows;    // of the request
+  int32_t hidden;  // tokens of the request that its first query token does not see
+};
+
+// `kRows` is the number of query rows at most.
 template <class Format, int kRows>
 struct SharedStorage {
   using Element = typename Format::Element;
   static constexpr int kQueryStages = kRows == 16 ? 2 : 1;
-  // There is one more than of Q: scales are needed until the work tile's result is stored.
-  static constexpr int kScaleStages = kQueryStages + 1;
+  // There is one more than of Q: facts are needed until the work tile's result is stored.
+  static constexpr int kFactStages = kQueryStages + 1;
 
   typename Format::Kv kv;
   alignas(1024) Element q[kQueryStages][kChunks][kRows * kChunk];
   alignas(1024) Element p[kConsumers][kRows * kTileTokens];
-  float logit_scale[kScaleStages][kRows];
+  QueryFacts<kRows> query_facts[kFactStages];
   float of_warps[kConsumers][kWarps][kRows];  // maxima of a tile, then sums of a work tile
   float row_max[kConsumers][kRows];           // of a work tile
-  int query_rows[kConsumers];                 // of a work tile
   WorkTilePipeline work_tiles;
   SplitRequest split_request;
   typename Format::KvPipelines pipelines;

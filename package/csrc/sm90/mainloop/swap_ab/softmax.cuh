@@ -29,11 +29,10 @@ class Softmax {
 
   __device__ explicit Softmax(const Params& params) : params_(params) {}
 
-  // The scales are read anew for each tile, since there are no registers for them.
-  __device__ __forceinline__ void start(const WorkTile& work, const float (&scales)[kRows]) {
+  // The facts are read anew for each tile, since there are no registers for them.
+  __device__ __forceinline__ void start(const WorkTile& work, const QueryFacts<kRows>& facts) {
     tokens_ = work.tokens;
-    request_ = work.request;
-    scales_ = scales;
+    facts_ = &facts;
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
       row_max_[n] = -INFINITY;
@@ -41,10 +40,12 @@ class Softmax {
     }
   }
 
+  // The query rows of the request.
+  __device__ __forceinline__ int query_rows() const { return facts_->rows; }
+
   // Logits of tokens that do not exist, or that the row does not see, become -inf.
   __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first_token) const {
-    // The first query token does not see so many tokens. There is no register to keep the number.
-    const int hidden = params_.causal ? params_.query_tokens(request_) - 1 : 0;
+    const int hidden = facts_->hidden;
     if (present == ~uint64_t{0} && first_token + kTileTokens <= tokens_ - hidden) return;
     const int own = threadIdx.x % kWarpgroup / kWarp * 16 + threadIdx.x % kWarp / 4;
 #pragma unroll
@@ -118,7 +119,7 @@ class Softmax {
   __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
   // Returns the scale of a row's logits, which is positive and for powers of 2.
   __device__ __forceinline__ float scale_of_row(int row) const {
-    return kRowsAreScaled ? scales_[row] : params_.logit_scale;
+    return kRowsAreScaled ? facts_->logit_scale[row] : params_.logit_scale;
   }
 
  private:
@@ -138,9 +139,8 @@ class Softmax {
   const Params& params_;
   Rows row_max_;
   Rows sum_;
-  const float* scales_;
+  const QueryFacts<kRows>* facts_;
   int tokens_;
-  int request_;
 };
 
 }  // namespace mla::sm90::swap_ab

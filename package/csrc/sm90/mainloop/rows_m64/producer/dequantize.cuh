@@ -29,7 +29,7 @@ struct Dequantizer {
       const int blocks = work.end_block - work.first_block;
       if (blocks <= 0) continue;
       QueryProducer<Format, Dequantizer, Params>{params, shared, first_row}.begin(
-          tile, work.request, warp);
+          tile, work, warp);
       ++tile;
 #pragma unroll 1
       for (const uint32_t end = tile + blocks; tile != end; ++tile, phase ^= 1) {

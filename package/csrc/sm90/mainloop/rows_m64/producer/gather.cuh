@@ -33,7 +33,7 @@ struct GatherProducer {
     for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
       if (work.first_block >= work.end_block) continue;
       QueryProducer<Format, GatherProducer, Params>{params, shared, first_row}.begin(
-          tile, work.request, warp);
+          tile, work, warp);
       ++tile;
       int32_t token = work.first_block * kTileTokens + warp * kWarp + lane;
       const auto selection = selection_of(params, work);

@@ -55,7 +55,7 @@ struct GatherDequantizer {
       }
       if constexpr (kLoadsFirst) stage = after(stage);
       QueryProducer<Format, GatherDequantizer, Params>{params, shared, first_row}.begin(
-          tile, work.request, warp);
+          tile, work, warp);
       ++tile;
 #pragma unroll 1
       for (; block < end_block(); ++block, ++tile) {

@@ -25,7 +25,7 @@ struct QueryProducer {
 
   // The warps that fill the pipelines call this. Only they know when a stage is empty: a warp that
   // does not wait for every use of a stage cannot tell one use from another.
-  __device__ void begin(uint32_t tile, int32_t request, int warp) const {
+  __device__ void begin(uint32_t tile, const WorkTile& work, int warp) const {
     producer_acquire(shared, tile);
     // A warp that waited after Q has come and gone could not tell either, so the warps meet first.
     if constexpr (Producer::kQueryWaiters > 1) {
@@ -34,9 +34,9 @@ struct QueryProducer {
     __syncwarp();
     if (warp != 0) return;
     if (params.query.by_tma) {
-      if (cute::elect_one_sync()) copy_boxes(tile, request);
+      if (cute::elect_one_sync()) copy_boxes(tile, work.query);
     } else if constexpr (Format::kDequantizes) {
-      copy(tile, request);
+      copy(tile, work);
     } else {
       if (cute::elect_one_sync()) shared.query_wanted[rope_state<Format>(tile).stage].arrive();
     }
@@ -54,17 +54,17 @@ struct QueryProducer {
       const uint32_t stage = rope_state<Format>(tile).stage;
       shared.query_wanted[stage].wait(phases >> stage & 1);
       phases ^= 1u << stage;
-      copy(tile, work.request);
+      copy(tile, work);
       tile += 1 + work.end_block - work.first_block;
     }
   }
 
  private:
   // One thread calls this.
-  __device__ void copy_boxes(uint32_t tile, int32_t request) const {
+  __device__ void copy_boxes(uint32_t tile, int32_t query) const {
     int32_t row = first_row;
     asm volatile("" : "+r"(row));  // or the compiler keeps the row's token in a register
-    const QueryCoordinates at = params.query.coordinates(request, params.shape.token_of(row));
+    const QueryCoordinates at = params.query.coordinates(query, params.shape.token_of(row));
     const int32_t h = params.shape.head_of(row);
 #pragma unroll 1
     for (int half = 0; half < Format::kHalves; ++half) {
@@ -90,7 +90,7 @@ struct QueryProducer {
   }
 
   // A warp calls this. Rows beyond the last are copies of it; their results are not stored.
-  __device__ void copy(uint32_t tile, int32_t request) const {
+  __device__ void copy(uint32_t tile, const WorkTile& work) const {
 #pragma unroll 1
     for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
       const bool of_rope = chunk >= Format::kQueryLatentChunks;
@@ -102,9 +102,9 @@ struct QueryProducer {
 #pragma unroll 1
       for (int row = 0; row < kTileRows; row += kWarp) {
         const int own = row + threadIdx.x % kWarp;
-        const int r = min(first_row + own, params.query_rows(request) - 1);
+        const int r = min(first_row + own, query_rows(params, work) - 1);
         const auto& rows = of_rope ? params.query.rope : params.query.latent;
-        const auto* const from = rows.template at<const Element>(request, params.shape.token_of(r),
+        const auto* const from = rows.template at<const Element>(work.query, params.shape.token_of(r),
                                                                  params.shape.head_of(r)) +
                                  (of_rope ? 0 : chunk * kChunk);
         if (params.query.is_aligned_to_16) {

@@ -46,7 +46,7 @@ struct TmaProducer {
       // Q needs no page, so that these are on their way meanwhile.
       if constexpr (!Format::kDequantizes) {
         QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(
-            tile, work.request, 0);
+            tile, work, 0);
         ++tile;
       }
       policy = kv_cache_policy(work);
