@@ -17,7 +17,7 @@ NOWHERE = 1 << 20
 
 
 def runner_of(engine: Engine, dtype: torch.dtype = torch.bfloat16, **other: Any) -> Any:
-    """A model runner, as it is when it makes its attention backend; pages of 64 unless told otherwise."""
+    """A model runner as it makes its attention backend; on the CPU with pages of 64 unless told otherwise."""
     config = {
         "hf_config": SimpleNamespace(),
         "kv_lora_rank": RANK,
@@ -25,18 +25,18 @@ def runner_of(engine: Engine, dtype: torch.dtype = torch.bfloat16, **other: Any)
         "qk_rope_head_dim": ROPE,
     }
     config |= {name: other.pop(name) for name in list(other) if name in config}
-    given = {"page_size": 64, "kv_cache_dtype": dtype, "use_mla_backend": True, "translated": False} | other
-    slots = torch.full((REQUESTS, CONTEXT), NOWHERE, dtype=torch.int32)
+    given = {"device": "cpu", "page_size": 64, "kv_cache_dtype": dtype, "use_mla_backend": True, "translated": False}
+    given |= other
+    slots = torch.full((REQUESTS, CONTEXT), NOWHERE, dtype=torch.int32, device=given["device"])
     translated = given.pop("translated")
     return engine.record(
         "ModelRunner",
-        device="cpu",
         dtype=dtype,
         gpu_id=0,
         kv_index_translator=engine.record("KVIndexTranslator", reads_are_translated=translated),
         model_config=engine.record("ModelConfig", **config),
         req_to_token_pool=engine.record("ReqToTokenPool", req_to_token=slots),
-        token_to_kv_pool=Pool(engine, REQUESTS * CONTEXT, given["kv_cache_dtype"], RANK + ROPE),
+        token_to_kv_pool=Pool(engine, REQUESTS * CONTEXT, RANK + ROPE, given["kv_cache_dtype"], given["device"]),
         **given,
     )
 
@@ -75,39 +75,38 @@ class Requests:
         pool, slots = runner.token_to_kv_pool.rows, runner.req_to_token_pool.req_to_token
         fresh, given = [], iter(self.pages)
         for row, (place, total) in enumerate(zip(self.places, self.totals, strict=True)):
-            slots[place] = NOWHERE
-            for token in range(total):
-                if token % page == 0:
-                    self.table[row, token // page] = next(given)
-                slots[place, token] = self.table[row, token // page] * page + token % page
-            used = slots[place, :total].long()
+            for column in range(-(-total // page)):
+                self.table[row, column] = next(given)
+            tokens = torch.arange(total)
+            used = (self.table[row, tokens // page] * page + tokens % page).long().to(runner.device)
+            slots[place], slots[place, :total] = NOWHERE, used.int()
             pool[used] = self.random(total, 1, RANK + ROPE)
-            pool[used[total - self.q_len :]] = torch.full((self.q_len, 1, RANK + ROPE), torch.nan).to(pool.dtype)
+            pool[used[total - self.q_len :]] = torch.full((self.q_len, 1, RANK + ROPE), torch.nan).to(pool)
             fresh.append(used[total - self.q_len :])
-        tokens = len(lengths) * self.q_len
-        self.q = self.random(tokens, HEADS, RANK + ROPE).to(runner.dtype)
-        self.k = self.random(tokens, 1, RANK + ROPE).to(runner.dtype)
+        count = len(lengths) * self.q_len
+        self.q = self.random(count, HEADS, RANK + ROPE).to(runner.dtype)
+        self.k = self.random(count, 1, RANK + ROPE).to(runner.dtype)
         self.v = self.k[..., :RANK]
         modes = engine.module("sglang.srt.model_executor.forward_batch_info").ForwardMode
         self.batch = engine.record(
             "ForwardBatch",
             batch_size=len(lengths),
             forward_mode=modes.TARGET_VERIFY if drafted else modes.DECODE,
-            req_pool_indices=self.places,
-            seq_lens=torch.tensor(lengths),
+            req_pool_indices=self.places.to(runner.device),
+            seq_lens=torch.tensor(lengths, device=runner.device),
             seq_lens_cpu=torch.tensor(lengths),
         )
         self.batch.out_cache_loc = torch.cat(fresh)
 
     def random(self, *shape: int) -> torch.Tensor:
-        """Numbers of the element type of the cache."""
-        return torch.randn(shape, generator=self.source).to(self.runner.token_to_kv_pool.rows.dtype)
+        """Numbers of the element type of the cache, where it is."""
+        return torch.randn(shape, generator=self.source).to(self.runner.token_to_kv_pool.rows)
 
     def expected(self) -> torch.Tensor:
         """Latents of the queries once the new tokens are in the cache."""
-        cache = self.runner.token_to_kv_pool.rows.clone()
-        cache[self.batch.out_cache_loc] = self.k.to(cache.dtype)
-        q = self.q.unflatten(0, (len(self.totals), self.q_len))
+        cache = self.runner.token_to_kv_pool.rows.cpu().clone()
+        cache[self.batch.out_cache_loc.cpu()] = self.k.cpu().to(cache.dtype)
+        q = self.q.cpu().unflatten(0, (len(self.totals), self.q_len))
         paged = cache.view(-1, self.runner.page_size, RANK + ROPE)
         out, _ = reference.decode(q, paged, self.table, torch.tensor(self.totals).int(), softmax_scale=SCALE)
         return out.flatten(0, 1).flatten(1).to(self.runner.dtype)
@@ -134,6 +133,7 @@ def forward(engine: Engine, backend: Any, requests: Requests) -> torch.Tensor:
 
 def close(out: torch.Tensor, want: torch.Tensor) -> None:
     """Compare in the tolerance of an element type."""
+    out = out.cpu()
     assert out.shape == want.shape
     tolerance = 1e-5 if want.dtype == torch.float32 else 0.02
     torch.testing.assert_close(out, want, rtol=tolerance, atol=tolerance)

@@ -195,12 +195,12 @@ def _modes(described: dict[str, Any]) -> Any:
 class Pool:
     """SGLang's pool of latents: slots of one head, poisoned until they are written."""
 
-    def __init__(self, engine: Engine, slots: int, dtype: torch.dtype, width: int) -> None:
+    def __init__(self, engine: Engine, slots: int, width: int, dtype: torch.dtype, device: str) -> None:
         names = engine.names["read"]["MLATokenToKVPool"]["names"]
-        self.rows = torch.full((slots, 1, width), torch.nan).to(dtype)
+        self.rows = torch.full((slots, 1, width), torch.nan, device=device).to(dtype)
         self.set_kv_buffer = signed(names["set_kv_buffer"][1:], self._write)
         self.get_key_buffer = signed(names["get_key_buffer"][1:], lambda layer_id: self.rows)
 
     def _write(self, layer: Any, loc_info: Any, cache_k: torch.Tensor, cache_v: torch.Tensor, **_: Any) -> None:
-        assert torch.equal(cache_v, cache_k[..., : cache_v.shape[-1]])
+        assert cache_v.data_ptr() == cache_k.data_ptr(), "the value is the first columns of the key"
         self.rows[loc_info] = cache_k.to(self.rows.dtype)
