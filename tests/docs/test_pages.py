@@ -48,6 +48,7 @@ NOT_RUN = {
     "python -m benchmarks.side_by_side OUT.json": "needs a Hopper GPU and the other libraries",
     "vllm serve MODEL --attention-backend MLA_KERNELS": "needs vLLM, as the page says",
     "MLA_KERNELS_VLLM_OVERRIDE=CPU_MLA vllm serve MODEL": "needs vLLM, as the page says",
+    "sglang serve --model-path MODEL --attention-backend mla_kernels": "needs SGLang, as the page says",
 }
 
 NOX = re.compile(r"(?:python3? -m )?nox -s (?P<sessions>[a-z_][a-z_ ]*?)(?: -- .*)?")

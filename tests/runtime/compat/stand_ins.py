@@ -14,7 +14,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import mla_kernels as mla
 import pytest
+from mla_kernels.payloads.registry import Registry, Variant
+
+from tests.structure.imports import ROOT
 
 READ = Path(__file__).parent / "vllm"
 RELEASES = {path.stem: json.loads(path.read_text()) for path in sorted(READ.glob("*.json"))}
@@ -94,6 +98,18 @@ def keeper(parameters: list[str]) -> Any:
         vars(self).update(dict(zip(names, args, strict=False)) | kwargs)
 
     return keep
+
+
+def gpus_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let both GPU payloads be installed, as far as their registries say what they serve."""
+    read = [Registry.load(ROOT / "generated" / name / "registry.json") for name in ("sm90", "sm100")]
+
+    def variants(**wanted: Any) -> tuple[Variant, ...]:
+        op = wanted.pop("op")
+        found = [row for registry in read for row in registry.variants if row.op == op]
+        return tuple(row for row in found if all(value in (row.domain(name) or ()) for name, value in wanted.items()))
+
+    monkeypatch.setattr(mla, "variants", variants)
 
 
 def _registry(registry: Any, overrides: Overrides) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import mla_kernels as mla
 import pytest
 import torch
-from mla_kernels.compat._vllm import capabilities
-from mla_kernels.payloads.registry import Registry, Variant
+from mla_kernels.compat import _capabilities as capabilities
 
-from tests.runtime.compat.stand_ins import installed, ours
-from tests.structure.imports import ROOT
+from tests.runtime.compat.stand_ins import gpus_installed, installed, ours
 
 
 def test_formats_that_the_layer_does_not_write_are_not_offered():
@@ -24,14 +21,7 @@ def test_formats_that_the_layer_does_not_write_are_not_offered():
 @pytest.fixture
 def of_gpus(monkeypatch) -> None:
     """Let both GPU payloads be installed, as far as their registries say what they serve."""
-    read = [Registry.load(ROOT / "generated" / name / "registry.json") for name in ("sm90", "sm100")]
-
-    def variants(**wanted: Any) -> tuple[Variant, ...]:
-        op = wanted.pop("op")
-        found = [row for registry in read for row in registry.variants if row.op == op]
-        return tuple(row for row in found if all(value in (row.domain(name) or ()) for name, value in wanted.items()))
-
-    monkeypatch.setattr(capabilities.mla, "variants", variants)
+    gpus_installed(monkeypatch)
 
 
 def test_hoppers_capabilities_are_its_registrys(of_gpus):

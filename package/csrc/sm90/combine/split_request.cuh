@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sm90/combine/grid_barrier.cuh"
+#include "sm90/common/views.h"
 #include "sm90/common/warp.cuh"
 #include "sm90/params/partials.h"
 #include "sm90/scheduler/plan.h"

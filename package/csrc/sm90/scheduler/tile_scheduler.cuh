@@ -2,6 +2,7 @@
 // after the other.
 #pragma once
 
+#include "sm90/common/views.h"
 #include "sm90/scheduler/plan.h"
 
 namespace mla::sm90 {

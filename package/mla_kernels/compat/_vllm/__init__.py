@@ -1,1 +1,1 @@
-"""Classes of vLLM's attention backends; only ``capabilities`` can be imported without vLLM."""
+"""Classes of vLLM's attention backends; to import one is to import vLLM."""

@@ -13,7 +13,7 @@ from vllm.model_executor.layers.attention.mla_attention import MLACommonMetadata
 from vllm.v1.attention.backends.mla.cpu_mla import CPUMLABackend, CPUMLAImpl
 
 import mla_kernels as mla
-from mla_kernels.compat._vllm import capabilities
+from mla_kernels.compat import _capabilities as capabilities
 from mla_kernels.compat._vllm.decoding import (
     Capabilities,
     Decoding,

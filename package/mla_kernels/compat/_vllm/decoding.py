@@ -18,7 +18,7 @@ from vllm.model_executor.layers.attention.mla_attention import (
 from vllm.v1.attention.backend import AttentionCGSupport, MultipleOf
 
 import mla_kernels as mla
-from mla_kernels.compat._vllm import capabilities
+from mla_kernels.compat import _capabilities as capabilities
 from mla_kernels.devices.machine import HOST, current_arch
 from mla_kernels.errors import ShapeError, UnsupportedError
 from mla_kernels.kernels.base import Kernel, Plan
@@ -194,7 +194,7 @@ class Decoding:
         return out.flatten(0, 1), None if lse is None else lse.transpose(1, 2).flatten(0, 1)
 
 
-def require_served(impl: Any, arch: str, dtype: torch.dtype, **numbers: int) -> None:
+def require_served(impl: Any, arch: str, dtype: torch.dtype, **numbers: Any) -> None:
     """Refuse, before the first request, a layer that no kernel serves.
 
     Raises

@@ -18,7 +18,7 @@ from vllm.model_executor.layers.attention.mla_attention import (
     MLACommonMetadataBuilder,
 )
 
-from mla_kernels.compat._vllm import capabilities
+from mla_kernels.compat import _capabilities as capabilities
 from mla_kernels.compat._vllm.decoding import (
     Capabilities,
     Decoding,

@@ -1,9 +1,10 @@
-"""What dense decode serves, in vLLM's words; every answer is read from the installed payloads."""
+"""What dense decode serves, in an engine's words; every answer is read from the installed payloads."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import mla_kernels as mla
 from mla_kernels.devices.machine import arch_of
@@ -14,6 +15,25 @@ from mla_kernels.tensors import element_name, stored_name
 
 CACHE_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "fp8": "e4m3", "fp8_e4m3": "e4m3"}
 """vLLM's names of cache formats that have one element type; ``auto`` means that of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How an engine names what it asks for.
+
+    Attributes
+    ----------
+    cache_dtypes : Mapping[str, str]
+        Its names of cache formats, with the element type of each.
+    page_size : str
+        Its name of the number of tokens of a page.
+    """
+
+    cache_dtypes: Mapping[str, str]
+    page_size: str
+
+
+VLLM = Words(CACHE_DTYPES, "block_size")
 
 
 def gpu_archs() -> tuple[str, ...]:
@@ -37,10 +57,10 @@ def dtypes(archs: Iterable[str]) -> list[str]:
     return sorted({stored_name(str(variant.baked["out_dtype"])) for variant in served(archs)})
 
 
-def cache_dtypes(archs: Iterable[str]) -> list[str]:
-    """Cache formats by vLLM's names."""
+def cache_dtypes(archs: Iterable[str], words: Words = VLLM) -> list[str]:
+    """Cache formats by the engine's names."""
     found = {variant.baked["kv_dtype"] for variant in served(archs)}
-    return ["auto", *(name for name, element in CACHE_DTYPES.items() if element in found)] if found else []
+    return ["auto", *(name for name, element in words.cache_dtypes.items() if element in found)] if found else []
 
 
 def head_sizes(archs: Iterable[str]) -> list[int]:
@@ -83,7 +103,9 @@ def arch_of_capability(major: int, minor: int) -> str | None:
     return arch_of((major, minor), [arch for arch in payloads().archs if arch.name in archs])
 
 
-def config_of(arch: str, dtype: object, cache_dtype: str | None, head_size: int, rank: int | None) -> dict[str, object]:
+def config_of(
+    arch: str, dtype: object, cache_dtype: str | None, head_size: int, rank: int | None, *, words: Words = VLLM
+) -> dict[str, object]:
     """The traits of the kernel that a layer needs.
 
     Parameters
@@ -92,11 +114,13 @@ def config_of(arch: str, dtype: object, cache_dtype: str | None, head_size: int,
     dtype : dtype
         Of the model.
     cache_dtype : str, optional
-        By vLLM's name; None and ``auto`` mean ``dtype``.
+        By the engine's name; None and ``auto`` mean ``dtype``.
     head_size : int
         Columns of a row of the cache.
     rank : int, optional
         How many of these columns are the value.
+    words : Words
+        The engine's names.
 
     Raises
     ------
@@ -106,10 +130,10 @@ def config_of(arch: str, dtype: object, cache_dtype: str | None, head_size: int,
     own = element_name(dtype)
     if cache_dtype in {None, "auto"}:
         cache = own
-    elif cache_dtype in cache_dtypes((arch,)):
-        cache = CACHE_DTYPES[str(cache_dtype)]
+    elif cache_dtype in (known := cache_dtypes((arch,), words)):
+        cache = words.cache_dtypes[str(cache_dtype)]
     else:
-        raise UnsupportedError("kv_cache_dtype", repr(cache_dtype), ", ".join(cache_dtypes((arch,))))
+        raise UnsupportedError("kv_cache_dtype", repr(cache_dtype), ", ".join(known))
     query = "e4m3" if cache == "e4m3" and quantised_queries((arch,)) else own
     config: dict[str, object] = {"q_dtype": query, "kv_dtype": cache, "out_dtype": own, "d_qk": head_size}
     return config if rank is None else config | {"d_v": rank}
@@ -124,31 +148,32 @@ def refusal(
     rank: int | None = None,
     block_size: int | None = None,
     num_heads: int | None = None,
+    words: Words = VLLM,
 ) -> UnsupportedError | None:
     """What a layer asks for that its arch does not serve, and what would be served; None where a kernel does.
 
     Parameters
     ----------
     arch : str
-    dtype, cache_dtype, head_size, rank
+    dtype, cache_dtype, head_size, rank, words
         As in ``config_of``.
     block_size : int, optional
     num_heads : int, optional
     """
     try:
-        config = config_of(arch, dtype, cache_dtype, head_size, rank)
+        config = config_of(arch, dtype, cache_dtype, head_size, rank, words=words)
     except (UnsupportedError, ValueRangeError) as error:
         return UnsupportedError(error.argument, error.got, error.accepts)
     asked: dict[str, dict[str, object]] = {
         "head_size": {name: config[name] for name in ("d_qk", "d_v") if name in config},
         "kv_cache_dtype": {name: config[name] for name in ("q_dtype", "kv_dtype", "out_dtype")},
-        "block_size": {"page_size": block_size},
+        words.page_size: {"page_size": block_size},
         "num_heads": {"num_heads": num_heads},
     }
     got = {
         "head_size": f"{head_size}" if rank is None else f"{head_size}, of which {rank} are the value",
-        "kv_cache_dtype": f"{cache_dtype!r} with {stored_name(element_name(dtype))}",
-        "block_size": f"{block_size}",
+        "kv_cache_dtype": f"{cache_dtype!r} with {str(dtype).removeprefix('torch.')}",
+        words.page_size: f"{block_size}",
         "num_heads": f"{num_heads}",
     }
     known: dict[str, object] = {}
@@ -159,19 +184,19 @@ def refusal(
         except ValueRangeError:  # a value that no variant of any arch has
             found = ()
         if not found:
-            return UnsupportedError(name, got[name], _accepted(name, fields, fitting))
+            return UnsupportedError(name, got[name], _accepted(name, fields, fitting, words))
         known |= {field: value for field, value in fields.items() if value is not None}
     return None
 
 
-def _accepted(name: str, fields: Iterable[str], fitting: Iterable[Variant]) -> str:
+def _accepted(name: str, fields: Iterable[str], fitting: Iterable[Variant], words: Words) -> str:
     """What the variants that fit otherwise have in the fields."""
     if name == "kv_cache_dtype":
         pairs = {(str(v.baked["kv_dtype"]), stored_name(str(v.baked["out_dtype"]))) for v in fitting}
         return " or ".join(
             f"{each} with {model}"
             for kv, model in sorted(pairs)
-            for each in (*(("auto",) if stored_name(kv) == model else ()), *_names(kv))
+            for each in (*(("auto",) if stored_name(kv) == model else ()), *_names(kv, words))
         )
     if name == "head_size":
         return " or ".join(f"{d_qk}, of which {d_v} are the value" for d_qk, d_v in sorted(_widths(fitting)))
@@ -179,8 +204,8 @@ def _accepted(name: str, fields: Iterable[str], fitting: Iterable[Variant]) -> s
     return " or ".join(dict.fromkeys(str(variant.accepts[field]) for variant in fitting if field in variant.accepts))
 
 
-def _names(kv_dtype: str) -> list[str]:
-    return [name for name, element in CACHE_DTYPES.items() if element == kv_dtype]
+def _names(kv_dtype: str, words: Words) -> list[str]:
+    return [name for name, element in words.cache_dtypes.items() if element == kv_dtype]
 
 
 def _widths(variants: Iterable[Variant]) -> set[tuple[int, int]]:

@@ -1,0 +1,1 @@
+"""Classes of SGLang's attention backend; only ``backend`` imports SGLang."""

@@ -1,0 +1,108 @@
+"""What SGLang calls in each of its processes: it adds the attention backend ``mla_kernels``, and does not import torch.
+
+Registering changes no choice of SGLang's. It runs the backend where ``--attention-backend mla_kernels`` or
+``--decode-attention-backend mla_kernels`` asks for it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mla_kernels.compat._sglang.names import NAME
+from mla_kernels.errors import UnsupportedError
+
+__all__ = ["NAME", "TESTED", "create", "plugin", "preferred_page_size", "untested"]
+
+TESTED = ("0.5.23",)
+"""The releases of SGLang that the backend is written for; the interface of backends changes between them."""
+
+_PAGE_SIZE = "sglang.srt.arg_groups.overrides._page_size_default"
+
+_logger = logging.getLogger(__name__)
+
+
+def plugin() -> None:
+    """Register the backend; it may be called again.
+
+    A release of SGLang outside ``TESTED`` gets a warning, and nothing is registered: its command line then refuses
+    the name.
+
+    SGLang's list for drafts is left alone, because it is for drafts without a latent. So is its list for
+    deterministic inference, because that holds for prefill too, which stays FlashInfer's.
+    """
+    if (refusal := untested()) is not None:
+        _logger.warning("mla-kernels registers no attention backend. %s", refusal)
+        return
+    from sglang.srt.arg_groups import choices
+    from sglang.srt.layers.attention.attention_registry import register_attention_backend
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    if NAME in choices.ATTENTION_BACKEND_CHOICES:
+        return
+    register_attention_backend(NAME)(create)
+    HookRegistry.register(_PAGE_SIZE, preferred_page_size, HookType.AFTER)
+    # Prefill is FlashInfer's, whose kernels read a prefix in chunks.
+    choices.add_chunked_prefix_cache_attention_backend(NAME)
+    choices.add_attention_backend_choices([NAME])
+
+
+def create(model_runner: Any) -> Any:
+    """Make the backend of one model runner; SGLang calls it when it starts.
+
+    Parameters
+    ----------
+    model_runner : ModelRunner
+
+    Returns
+    -------
+    MlaKernelsBackend
+
+    Raises
+    ------
+    InvalidArgumentError
+        No kernel serves the model, its cache or the GPU; the message says what would be served.
+    """
+    from sglang.srt.models.deepseek_common.attention_backend_handler import AttentionBackendRegistry
+
+    from mla_kernels.compat._sglang.backend import MlaKernelsBackend
+
+    # A name that this table lacks is served as Triton's backend, whose prefill is another.
+    AttentionBackendRegistry.register(NAME, AttentionBackendRegistry.get_handler("flashmla"))
+    return MlaKernelsBackend(model_runner)
+
+
+def preferred_page_size(resolved: Mapping[str, Any], view: Any) -> dict[str, Any] | None:
+    """The page size where the user names none; SGLang calls it after its own choice.
+
+    Parameters
+    ----------
+    resolved : Mapping[str, Any]
+        What SGLang chose; empty where the user named a page size.
+    view : ResolvedView
+        The arguments of the server.
+
+    Returns
+    -------
+    dict[str, Any] or None
+        None leaves SGLang's choice as it is.
+    """
+    if "page_size" not in resolved or NAME not in {view.attention_backend, view.decode_attention_backend}:
+        return None
+    from mla_kernels.compat import _capabilities as capabilities
+
+    size = capabilities.preferred_block_size(capabilities.gpu_archs(), int(resolved["page_size"]))
+    return {**resolved, "page_size": size}
+
+
+def untested() -> UnsupportedError | None:
+    """Why the installed release of SGLang gets no backend, or None where it is one of ``TESTED``."""
+    from sglang.version import __version__
+
+    found = re.match(r"\d+\.\d+\.\d+(?=$|\.post|\+)", __version__)
+    if found and found[0] in TESTED:
+        return None
+    releases = " and ".join(TESTED)
+    return UnsupportedError("sglang", str(__version__), f"{releases}, which the backend of mla-kernels was tested with")

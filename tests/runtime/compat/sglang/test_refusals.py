@@ -1,0 +1,127 @@
+"""What the backend for SGLang refuses, and when: as the engine starts, with what would be served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from mla_kernels.compat._sglang import serving
+from mla_kernels.errors import DeviceError, UnsupportedError
+
+from tests.runtime.compat.sglang.problems import Requests, backend_of, layer_of, runner_of, speculate
+from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
+from tests.runtime.compat.stand_ins import gpus_installed
+
+
+@pytest.fixture(params=list(RELEASES))
+def sglang(monkeypatch, request) -> Iterator[Engine]:
+    """Install a package ``sglang`` of stand-ins of a release."""
+    yield from installed(monkeypatch, request.param)
+
+
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (
+        {"kv_cache_dtype": torch.float8_e5m2},
+        {},
+        "kv_cache_dtype: got 'fp8_e5m2'; accepts auto, bf16, bfloat16, fp8_e4m3",
+    ),
+    ({"kv_cache_dtype": torch.uint8}, {}, "kv_cache_dtype: got 'uint8'; accepts auto, bf16, bfloat16, fp8_e4m3"),
+    ({"dtype": torch.float64}, {}, "kv_cache_dtype: got 'auto' with float64; accepts auto with bfloat16 or "),
+    ({"page_size": 0}, {}, "page_size: got 0; accepts 1 and up"),
+    ({"kv_lora_rank": 448}, {}, "head_size: got 512, of which 448 are the value; accepts 320, of which "),
+    (
+        {"use_mla_backend": False},
+        {},
+        "attention_backend: got 'mla_kernels' for a model without a latent; accepts it for",
+    ),
+    (
+        {"hf_config": SimpleNamespace(index_topk=2048)},
+        {},
+        "attention_backend: got 'mla_kernels' for a model that selects tokens; accepts 'dsa' for this model",
+    ),
+    ({"translated": True}, {}, "enable_unified_memory: got True; accepts False with 'mla_kernels', or 'flashmla'"),
+    ({}, {"attn_dcp_size": 2}, "dcp_size: got 2; accepts 1 with 'mla_kernels', or 'flashmla'"),
+    ({}, {"speculative_algorithm": "NGRAM"}, "speculative_algorithm: got 'NGRAM'; accepts EAGLE, EAGLE3, NEXTN, STAND"),
+    (
+        {},
+        {"speculative_eagle_topk": 4},
+        "speculative_eagle_topk: got 4; accepts 1 with 'mla_kernels', which verifies one",
+    ),
+    (
+        {},
+        {"speculative_draft_attention_backend": None},
+        "speculative_draft_attention_backend: got None; accepts another backend, such as 'flashinfer': ",
+    ),
+    (
+        {},
+        {"speculative_draft_attention_backend": "mla_kernels"},
+        "speculative_draft_attention_backend: got 'mla_kernels'; accepts another backend, such as 'flashinfer': ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("of_runner", "of_server", "text"), REFUSED)
+def test_what_no_kernel_serves_is_refused_at_start(sglang, of_runner, of_server, text):
+    """Before the class beneath allocates anything."""
+    if any(name.startswith("speculative") for name in of_server):
+        speculate(sglang, 2)
+    for held in (sglang.parallel, sglang.spec):
+        vars(held).update({name: value for name, value in of_server.items() if hasattr(held, name)})
+    with pytest.raises(UnsupportedError) as caught:
+        backend_of(runner_of(sglang, **of_runner))
+    assert str(caught.value).startswith(text)
+    assert sglang.beneath == []
+
+
+@pytest.mark.parametrize(
+    ("arch", "given", "text"),
+    [
+        (
+            "sm90a",
+            {"kv_cache_dtype": torch.float8_e4m3fn, "page_size": 4},
+            "page_size: got 4; accepts 8 and up, multiples of",
+        ),
+        ("sm90a", {"num_attention_heads": 192}, "num_heads: got 192; accepts 1 to 128"),
+        ("sm90a", {"dtype": torch.float32}, "kv_cache_dtype: got 'auto' with float32; accepts auto with bfloat16 or "),
+        ("sm100f", {"page_size": 256}, "page_size: got 256; accepts 128 or 1, 2, 4, 8, 16, 32, 64, 128"),
+        (
+            "sm100f",
+            {"kv_cache_dtype": torch.float8_e4m3fn},
+            "kv_cache_dtype: got 'fp8_e4m3' on sm100f; accepts auto, bf16, bfloat16: queries are not quantised here",
+        ),
+    ],
+)
+def test_refusals_say_what_a_gpu_serves(sglang, monkeypatch, arch, given, text):
+    gpus_installed(monkeypatch)
+    monkeypatch.setattr(serving, "arch_of", lambda device, ordinal: arch)
+    with pytest.raises(UnsupportedError) as caught:
+        backend_of(runner_of(sglang, **given))
+    assert str(caught.value).startswith(text)
+
+
+def test_a_gpu_without_a_payload_is_refused(monkeypatch):
+    """Only the CPU's payload is installed here; its kernels must not be handed tensors of a GPU."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda ordinal: (8, ordinal))
+    text = (
+        "device: got a GPU of compute capability 8.6; accepts one that an installed payload of mla-kernels serves: none"
+    )
+    with pytest.raises(DeviceError, match=text):
+        serving.arch_of(torch.device("cuda"), 6)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"logit_cap": 30.0}, "logit_cap: got 30.0; accepts 0: dense MLA has no such thing"),
+        ({"sliding_window_size": 128}, "sliding_window_size: got 128; accepts -1: a query sees every token before it"),
+    ],
+)
+def test_a_layer_that_attends_otherwise_is_refused(sglang, given, text):
+    runner = runner_of(sglang)
+    backend, requests = backend_of(runner), Requests(sglang, runner, [37])
+    backend.init_forward_metadata(requests.batch)
+    with pytest.raises(UnsupportedError, match=text):
+        backend.forward_decode(requests.q, None, None, layer_of(sglang, **given), requests.batch)
