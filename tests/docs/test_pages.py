@@ -46,6 +46,8 @@ NOT_RUN = {
     ". .venv/bin/activate": "changes the shell",
     "python3 -m pip install nox": "installs from PyPI",
     "python -m benchmarks.side_by_side OUT.json": "needs a Hopper GPU and the other libraries",
+    "MLA_KERNELS_RECORD=recorded python your_program.py": "runs a program of the reader's",
+    "mla-kernels replay recorded/*.safetensors --arch=cpu": "needs files of the reader's",
     "vllm serve MODEL --attention-backend MLA_KERNELS": "needs vLLM, as the page says",
     "MLA_KERNELS_VLLM_OVERRIDE=CPU_MLA vllm serve MODEL": "needs vLLM, as the page says",
 }
