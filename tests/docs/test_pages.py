@@ -45,6 +45,7 @@ NOT_RUN = {
     "python3 -m venv .venv": "makes an environment",
     ". .venv/bin/activate": "changes the shell",
     "python3 -m pip install nox": "installs from PyPI",
+    "python -m benchmarks.shared_prefix OUT.json": "needs a Hopper GPU",
     "python -m benchmarks.side_by_side OUT.json": "needs a Hopper GPU and the other libraries",
     "MLA_KERNELS_RECORD=recorded python your_program.py": "runs a program of the reader's",
     "mla-kernels replay recorded/*.safetensors --arch=cpu": "needs files of the reader's",
