@@ -82,14 +82,12 @@ def wanted(call: Call, variant: Variant, dtype: torch.dtype = torch.float64) -> 
     """
     function = getattr(reference, call.op)
     known = inspect.signature(function).parameters
-    given = {
-        name: _clone(value) for name, value in call.inputs.items() if value is not None and name not in _SCHEDULING
-    }
-    for name in given:
-        if name not in known:
+    given = {name: _clone(value) for name, value in call.inputs.items() if name not in _SCHEDULING}
+    for name in given.keys() - known.keys():
+        if given.pop(name) is not None:
             raise UnsupportedError(name, "an argument", "what mla_kernels.reference knows")
     for name, (like, axis) in KERNELS[call.op]._broadcast.items():
-        if name in given:
+        if given.get(name) is not None:
             given[name] = widened(given[name], first(given[like]), axis)
     stated: dict[str, Any] = {**variant.baked, "dtype": dtype, "return_max_logits": True}
     returned = function(**given, **{name: value for name, value in stated.items() if name in known})
