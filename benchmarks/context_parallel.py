@@ -1,8 +1,10 @@
 """Decode context parallelism against one device: ``torchrun --nproc-per-node 2 -m benchmarks.context_parallel JSON``.
 
-Every cell is a decode of 128 heads over a bf16 cache with pages of 64 tokens, in a CUDA graph of several layers. ``one
-device`` has all tokens and heads. ``all-to-all`` is ``mla_kernels.distributed``: each rank has 128 / ranks of the heads
-and the pages of its rank; ``reduce-scatter`` is the same by an all-gather of LSEs and a sum of scaled outputs.
+Every cell is a decode of 128 heads over a bf16 cache with pages of 64 tokens, in a CUDA graph of ``--layers``. ``one
+device`` has all tokens and heads. ``all-to-all`` and ``symmetric memory`` are the two exchanges of
+``mla_kernels.distributed``: each rank has 128 / ranks of the heads and the pages of its rank. ``reduce-scatter`` is the
+same by an all-gather of LSEs and a sum of scaled outputs. ``--experiment`` adds a layer whose exchanges are one kernel
+each, and ``--parts`` a table of what each launch takes alone.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import mla_kernels as mla
@@ -19,13 +22,17 @@ import torch.distributed as dist
 from mla_kernels.diagnostics.bench.problems import SCALE
 from mla_kernels.diagnostics.bench.timing import Call
 from mla_kernels.distributed import ContextParallel, Step
+from mla_kernels.distributed.records import LayerShape
 from mla_kernels.formats import HEAD_DIM, LATENT
 
+from benchmarks.exchange_parts import Row, parts, replayed
 from benchmarks.ops import cuda
 
-HEADS, PAGE, LAYERS = 128, 64, 4
+HEADS, PAGE = 128, 64
 CELLS = [(batch, seq << 10) for seq in (128, 512, 1024) for batch in (1, 4, 16) if batch * seq <= 8192]
 """Requests, and tokens of each."""
+PARTS = (1, 4, 16)
+"""Requests of the tables of parts."""
 
 
 class Cell:
@@ -41,30 +48,6 @@ class Cell:
         self.seq_lens = torch.full((batch,), seq, dtype=torch.int32, device="cuda")
 
 
-def replayed(layer: Call, repeats: int) -> float:
-    """Microseconds of a layer in a graph of some; the median of replays that all ranks begin together."""
-    layer()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(LAYERS):
-            layer()
-    times = []
-    for _ in range(repeats):
-        begin = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        dist.barrier()
-        torch.cuda.synchronize()
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / LAYERS)
-    slowest = torch.tensor([statistics.median(times)], device="cuda")
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return float(slowest)
-
-
 def of_one_device(batch: int, seq: int) -> Call:
     """A launch over the whole cache."""
     cell = Cell(batch, seq, 1)
@@ -77,12 +60,11 @@ def of_one_device(batch: int, seq: int) -> Call:
     return launch
 
 
-def of_all_to_all(batch: int, seq: int, ranks: int) -> tuple[Call, Cell, Step]:
+def of_package(parallel: ContextParallel, cell: Cell) -> tuple[Call, Step]:
     """A layer of ``mla_kernels.distributed``."""
-    cell, parallel = Cell(batch, seq, ranks), ContextParallel(interleave=PAGE)
-    own = cell.q.chunk(ranks, 2)[dist.get_rank()].contiguous()
+    own = cell.q.chunk(parallel.world_size, 2)[dist.get_rank()].contiguous()
     step = parallel.step(own, cell.kv_cache, cell.block_table, cell.seq_lens)
-    return lambda: parallel.decode(own, cell.kv_cache, step, softmax_scale=SCALE), cell, step
+    return lambda: parallel.decode(own, cell.kv_cache, step, softmax_scale=SCALE), step
 
 
 def of_reduce_scatter(cell: Cell, step: Step, ranks: int) -> Call:
@@ -105,21 +87,48 @@ def of_reduce_scatter(cell: Cell, step: Step, ranks: int) -> Call:
     return layer
 
 
-def measure(batch: int, seq: int, repeats: int) -> dict[str, object]:
+def of_experiment(cell: Cell, step: Step, ranks: int) -> Call:
+    """A layer whose exchanges are one kernel each, after its results were compared with those of the package."""
+    from benchmarks.fused_exchange import Fused
+
+    own = cell.q.chunk(ranks, 2)[dist.get_rank()]
+    batch, _, heads, width = own.shape
+    fused = Fused(LayerShape(ranks, heads, batch, width, LATENT, own.dtype, own.device))
+    mine = own[:, 0].transpose(0, 1).contiguous()
+
+    def layer() -> object:
+        fused.push(mine)
+        mla.decode(
+            fused.queries.transpose(0, 1)[:, None], cell.kv_cache, cell.block_table, step.lengths,
+            plan=step.plans[0], softmax_scale=SCALE, out=fused.partials.out.transpose(0, 1)[:, None],
+            lse=fused.partials.lse.transpose(0, 1)[:, :, None],
+        )  # fmt: skip
+        return fused.merge()
+
+    parallel = ContextParallel(interleave=PAGE, exchange="collectives")
+    want, want_lse = parallel.decode(own, cell.kv_cache, of_package(parallel, cell)[1], softmax_scale=SCALE)
+    for _ in range(3):
+        layer()
+    torch.testing.assert_close(fused.out[:, None], want, rtol=2e-2, atol=1e-3)
+    torch.testing.assert_close(fused.lse[:, :, None], want_lse, rtol=1e-4, atol=1e-4)
+    return layer
+
+
+def measure(batch: int, seq: int, parallels: Mapping[str, ContextParallel], options: argparse.Namespace) -> Row:
     """Times of a cell, in microseconds of a layer."""
     ranks = dist.get_world_size()
-    one = replayed(of_one_device(batch, seq), repeats)
-    layer, cell, step = of_all_to_all(batch, seq, ranks)
-    all_to_all = replayed(layer, repeats)
-    reduce_scatter = replayed(of_reduce_scatter(cell, step, ranks), repeats)
-    return {
-        "batch": batch,
-        "seq": seq,
-        "one device us": one,
-        "all-to-all us": all_to_all,
-        "reduce-scatter us": reduce_scatter,
-        "one device / all-to-all": one / all_to_all,
-    }
+    row: Row = {"batch": batch, "seq": seq}
+    one = row["one device us"] = replayed(of_one_device(batch, seq), options.repeats, options.layers)
+    cell = Cell(batch, seq, ranks)
+    for name, parallel in parallels.items():
+        layer, step = of_package(parallel, cell)
+        row[f"{name} us"] = replayed(layer, options.repeats, options.layers)
+    row["reduce-scatter us"] = replayed(of_reduce_scatter(cell, step, ranks), options.repeats, options.layers)
+    if options.experiment:
+        row["experiment us"] = replayed(of_experiment(cell, step, ranks), options.repeats, options.layers)
+    for name in parallels:
+        row[f"one device / {name}"] = one / row[f"{name} us"]
+    return row
 
 
 def main() -> None:
@@ -127,16 +136,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.context_parallel", description=__doc__)
     parser.add_argument("data", type=Path, metavar="JSON")
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--layers", type=int, default=16, help="layers of a graph; few show that ranks begin apart")
+    parser.add_argument("--seq", type=int, help="tokens of each request; by default all", metavar="TOKENS")
+    parser.add_argument("--experiment", action="store_true", help="add a layer with kernels in Triton")
+    parser.add_argument("--parts", action="store_true", help="add what each launch takes alone")
     options = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
-    rows = []
-    for batch, seq in CELLS:
-        rows.append(measure(batch, seq, options.repeats))
+    parallels = {"all-to-all": ContextParallel(interleave=PAGE, exchange="collectives")}
+    if (free := ContextParallel(interleave=PAGE)).exchange == "symmetric_memory":
+        parallels["symmetric memory"] = free
+    tables: dict[str, list[Row]] = {"rows": [], "parts": []}
+    document = {"ranks": dist.get_world_size(), "layers": options.layers, "machine": cuda.machine(), **tables}
+    cells = [cell for cell in CELLS if options.seq in (None, cell[1])]
+    works = [("rows", partial(measure, *cell, parallels, options)) for cell in cells]
+    if options.parts and "symmetric memory" in parallels:
+        works += [("parts", partial(parts, batch, options.repeats, HEADS, options.experiment)) for batch in PARTS]
+    for table, work in works:
+        tables[table].append(work())
         torch.cuda.empty_cache()
         if dist.get_rank() == 0:
-            print(rows[-1], flush=True)
-            document = {"ranks": dist.get_world_size(), "machine": cuda.machine(), "rows": rows}
+            print(tables[table][-1], flush=True)
             options.data.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
     dist.destroy_process_group()
 

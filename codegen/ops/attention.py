@@ -24,7 +24,8 @@ MAX_SPLITS = Scalar(
     "int64",
     "count",
     0,
-    doc="The most parts that a row is split into; 0 lets the payload choose.",
+    doc="The most parts that a row is split into; 0 lets the payload choose, or is 1 with"
+    " ``mla_kernels.batch_invariant``.",
 )
 OF_THE_PLAN = "Belongs to the plan, and is of the one made for this call; see ``kernel.plan``."
 
@@ -70,7 +71,7 @@ DECODE = Op(
         Tensor(
             "block_table",
             "int32",
-            ("batch", "table_width"),
+            ("num_requests", "table_width"),
             ("b", ""),
             optional=True,
             doc="The pages of each request in order; entries past its length are not read.",
@@ -78,9 +79,10 @@ DECODE = Op(
         Tensor(
             "seq_lens",
             "int32",
-            ("batch",),
+            ("num_requests",),
             ("",),
-            doc="Tokens in the cache of each request, the new ones included; 0 is allowed.",
+            doc="Tokens in the cache of each request, the new ones included; 0 is allowed. There are ``batch``"
+            " requests, or as many as ``cu_seqlens_q`` says.",
         ),
         Tensor("out", "out_dtype", *PER_QUERY, "d_v", role="output", doc="0 where a token sees no key."),
         Tensor(
@@ -91,6 +93,17 @@ DECODE = Op(
             role="output",
             made="unless_false",
             doc=LSE + "a token sees no key.",
+        ),
+        Tensor(
+            "cu_seqlens_q",
+            "int32",
+            ("num_bounds",),
+            ("",),
+            optional=True,
+            keyword=True,
+            doc="For requests with different numbers of new tokens: request ``r`` has tokens ``cu_seqlens_q[r]`` to"
+            " ``cu_seqlens_q[r + 1]`` of ``q``, whose ``batch`` is then 1. It has ``num_requests + 1`` elements; tokens"
+            " from the last one on belong to no request, and nothing is written for them.",
         ),
     ),
     (
@@ -103,10 +116,26 @@ DECODE = Op(
             doc="New token ``s`` sees ``seq_lens - q_len + 1 + s`` keys (aligned at the bottom right); otherwise all.",
         ),
         replace(MAX_SPLITS, planned=True, doc=OF_THE_PLAN),
-        Scalar("batch_invariant", "int32", "flag", 0, planned=True, doc=OF_THE_PLAN),
+        Scalar(
+            "batch_invariant",
+            "int32",
+            "flag",
+            0,
+            planned=True,
+            doc=OF_THE_PLAN + " ``mla_kernels.batch_invariant`` switches it on for all calls.",
+        ),
+        Scalar(
+            "max_q_len",
+            "int64",
+            "count",
+            0,
+            planned=True,
+            doc="With ``cu_seqlens_q``: the most new tokens of a request. " + OF_THE_PLAN,
+        ),
     ),
     selects=("q", "kv_cache", "out"),
     layout="block_table",
+    ragged="max_q_len",
     plans="seq_lens",
     summary="Attend from new tokens to a dense KV cache (absorbed MLA; DeepSeek-V2, arXiv:2405.04434, 2.1).",
     doc=f"With K the {HEAD_DIM}-wide rows and V their first {LATENT} columns,"

@@ -197,6 +197,8 @@ class Op:
         The tensor whose absence means that the cache is contiguous.
     plans : str
         The tensor of lengths from which a plan is made; an op without one is not planned.
+    ragged : str
+        The scalar that is not 0 where requests have different numbers of query tokens: the most that one has.
     together : tuple[str, ...]
         A second cache, the indices into it, and their counts: the first two come together, the third only with them.
     summary, doc : str
@@ -211,6 +213,7 @@ class Op:
     options: tuple[Option, ...] = ()
     layout: str = ""
     plans: str = ""
+    ragged: str = ""
     together: tuple[str, ...] = ()
     summary: str = ""
     doc: str = ""

@@ -12,6 +12,8 @@ _WIDTHS = {"latent": LATENT, "rope": ROPE, "head_dim": HEAD_DIM, "byte_rows": BY
 _ALLOCATED = {"float32": '"fp32"', "int32": '"int32"'}
 _COMMON = {"workspace": "Tensor | None = None", "stream": "int | None = None", "check": "bool = False"}
 """What the functions of all ops take."""
+_SWITCHED = {"batch_invariant": "invariance.enabled"}
+"""The scalars whose default is a switch."""
 
 
 def context() -> dict[str, Any]:
@@ -25,7 +27,8 @@ def _op(op: Op) -> dict[str, Any]:
         "pascal": "".join(word.capitalize() for word in op.name.split("_")),
         "planned": [scalar.name for scalar in op.scalars if scalar.planned],
         "unplanned": " and ".join(f"is_preset({s.name}, {_default(s)})" for s in op.scalars if s.planned),
-        "planned_presets": ", ".join(_default(scalar) for scalar in op.scalars if scalar.planned),
+        "planned_presets": ", ".join(_SWITCHED.get(s.name, _default(s)) for s in op.scalars if s.planned),
+        "splits": any(scalar.name == "max_splits" and not scalar.planned for scalar in op.scalars),
         "plans": op.plans,
         "layout": op.layout,
         "first": op.first.name,
@@ -143,7 +146,7 @@ def _select(op: Op) -> str:
     """The expression that finds the kernel."""
     tensors = ", ".join(op.selects)
     if op.plans:
-        return f"selection.{op.name}_kernel({tensors}, {op.layout} is not None, plan)"
+        return f"selection.{op.name}_kernel({tensors}, {op.layout} is not None, plan, {op.ragged})"
     by = [*(option.name for option in op.options), *(scalar.name for scalar in op.scalars if scalar.configured)]
     one = "," if len(op.selects) == 1 else ""
     return f"select({', '.join([f'selection.{op.name}', f'({tensors}{one})', *by])})"

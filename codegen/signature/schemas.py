@@ -21,6 +21,7 @@ def lines(op: Op) -> list[str]:
         "selects_only": tuple(option.name for option in op.options),
         "layout": op.layout,
         "plans": op.plans,
+        "ragged": op.ragged,
         "planned": tuple(scalar.name for scalar in op.scalars if scalar.planned),
     }
     result = ["schema=(", *[f"    {json.dumps(part)}" for part in _schema(op)], "),"]

@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "ee9d167199fedf5c"
+ABI_HASH: Final = "8d536b51e056c57f"
 VERSION: Final[str]
 """The version of the core that the launcher is part of."""
 OPS: Final[dict[str, tuple[str, ...]]]
@@ -105,6 +105,7 @@ class DecodeLaunch(Protocol):
         seq_lens: Tensor,
         out: Tensor,
         lse: Tensor | None,
+        cu_seqlens_q: Tensor | None,
         softmax_scale: float,
         q_scale: float,
         kv_scale: float,
@@ -112,6 +113,7 @@ class DecodeLaunch(Protocol):
         causal: bool,
         max_splits: int,
         batch_invariant: bool,
+        max_q_len: int,
         plan: Tensor | None,
         workspace: Tensor | None,
         stream: int | None,

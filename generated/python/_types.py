@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "ee9d167199fedf5c"
+ABI_HASH = "8d536b51e056c57f"
 STATUSES = (
     "ok",
     "dtype",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mla_kernels.api.ops import to_global_indices as to_global_indices
     from mla_kernels.kernels.base import Kernel as Kernel
     from mla_kernels.kernels.base import Plan as Plan
+    from mla_kernels.kernels.invariance import batch_invariant as batch_invariant
     from mla_kernels.payloads.registry import Variant as Variant
     from mla_kernels.resolve.explanation import explain as explain
     from mla_kernels.resolve.search import variants as variants
@@ -44,6 +45,7 @@ _HOMES = {
         "to_global_indices",
     ),
     "kernels.base": ("Kernel", "Plan"),
+    "kernels.invariance": ("batch_invariant",),
     "payloads.registry": ("Variant",),
     "resolve.explanation": ("explain",),
     "resolve.search": ("variants",),
@@ -59,6 +61,7 @@ __all__ = [
     "Plan",
     "Variant",
     "VariantNotFoundError",
+    "batch_invariant",
     "decode",
     "errors",
     "explain",

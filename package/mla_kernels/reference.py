@@ -27,6 +27,7 @@ def decode(
     q_scale: float = 1.0,
     kv_scale: float = 1.0,
     out_scale: float = 1.0,
+    cu_seqlens_q: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor]:
     """Dense attention of each request's last ``q_len`` tokens over its cached keys.
@@ -48,13 +49,15 @@ def decode(
         Factor of the elements of an e4m3 cache.
     out_scale : float
         Factor of the output.
+    cu_seqlens_q : int32 [num_requests + 1], optional
+        The tokens of each request, where ``q`` is one batch of all; without it, request ``b`` has those of batch ``b``.
     dtype : torch.dtype
         What the function computes in.
 
     Returns
     -------
     out : [batch, q_len, num_heads, 512]
-    lse : [batch, num_heads, q_len], natural logarithm; -inf (and out 0) where nothing is seen
+    lse : [batch, num_heads, q_len], natural logarithm; -inf (and out 0) where nothing is seen, or of no request
     """
     if seq_lens is None:
         raise TypeError("decode needs seq_lens")
@@ -63,15 +66,17 @@ def decode(
     page_size = (kv_cache[0] if isinstance(kv_cache, tuple) else kv_cache).shape[1]
     d_v = format_of(kv_cache).d_v
     out = queries.new_zeros(batch, q_len, num_heads, d_v)
-    lse = queries.new_zeros(batch, num_heads, q_len)
-    for b, length in enumerate(seq_lens.tolist()):
+    lse = queries.new_full((batch, num_heads, q_len), -torch.inf)
+    bounds = None if cu_seqlens_q is None else cu_seqlens_q.tolist()
+    for r, length in enumerate(seq_lens.tolist()):
         position = torch.arange(length, device=queries.device)
-        page = torch.full_like(position, b)
+        page = torch.full_like(position, r)
         if block_table is not None:
-            page = block_table[b].long()[position // page_size]
+            page = block_table[r].long()[position // page_size]
         keys = read_rows(kv_cache, page * page_size + position % page_size, kv_scale, dtype)
-        for s in range(q_len):
-            seen = max(length - (q_len - 1 - s), 0) if causal else length
+        b, begin, end = (r, 0, q_len) if bounds is None else (0, *bounds[r : r + 2])
+        for s in range(begin, end):
+            seen = max(length - (end - 1 - s), 0) if causal else length
             out[b, s], _, lse[b, :, s] = _attend(queries[b, s], keys[:seen], d_v, softmax_scale)
     return out * out_scale, lse
 

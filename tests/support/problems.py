@@ -106,12 +106,13 @@ def given_or_made(problem: Any, given: dict[str, Any] | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Decode:
-    """A dense decode whose unused memory is poisoned."""
+    """A dense decode whose unused memory is poisoned; ``q_lens`` gives each request its own number of query tokens."""
 
     variant: str
     lengths: tuple[int, ...] = (140, 20, 1, 0)
     num_heads: int = 16
     q_len: int = 1
+    q_lens: tuple[int, ...] = ()
     page_size: int = 64
     paged: bool = True
     causal: bool = True
@@ -134,6 +135,16 @@ class Decode:
     def row(self) -> Row:
         """The variant under test."""
         return row(self.variant)
+
+    @property
+    def most_q_len(self) -> int:
+        """The most query tokens of a request."""
+        return max((*self.q_lens, 1)) if self.q_lens else self.q_len
+
+    @property
+    def queries(self) -> tuple[int, int]:
+        """The batch and the query tokens of ``q``: ragged ones are one batch, the last of which no request has."""
+        return (1, sum(self.q_lens) + self.spare) if self.q_lens else (len(self.lengths), self.q_len)
 
     @property
     def q_scale(self) -> float:
@@ -190,7 +201,7 @@ class Decode:
         """Return the arguments ``q, kv_cache, block_table, seq_lens`` on the variant's device."""
         source, device, variant = generator(self.seed), self.row.device, self.row
         form = variant.form
-        shape = (len(self.lengths), self.q_len, self.num_heads, form.d_qk)
+        shape = (*self.queries, self.num_heads, form.d_qk)
         q, values = self.numbers(source, shape)
         q = q.to(memory.DTYPES[variant.q_dtype])
         stored = encode(values, form, self.kv_scale, exact_scales=self.exact_scales)
@@ -218,7 +229,13 @@ class Decode:
             "kv_cache": kv_cache,
             "block_table": table.to(device) if self.paged else None,
             "seq_lens": torch.tensor(self.lengths, dtype=torch.int32, device=device),
+            **({"cu_seqlens_q": self.bounds.to(device)} if self.q_lens else {}),
         }
+
+    @property
+    def bounds(self) -> Tensor:
+        """Where the query tokens of each request begin, and where the last one's end."""
+        return torch.tensor((0, *self.q_lens)).cumsum(0).int()
 
     def scalars(self) -> dict[str, Any]:
         """Return the scalar arguments that the reference takes too."""
@@ -235,18 +252,18 @@ class Decode:
         import mla_kernels as mla
 
         config: dict[str, Any] = {"op": "decode", "arch": self.row.arch, **dict(self.row.traits)}
-        config |= {"num_heads": self.num_heads, "q_len": self.q_len}
+        config |= {"num_heads": self.num_heads, "q_len": self.most_q_len}
         config |= {"kv_layout": "paged", "page_size": self.page_size} if self.paged else {"kv_layout": "contiguous"}
         return mla.lookup(**config)
 
     def plan(self, kernel: Any, seq_lens: Tensor) -> Any:
         """Make the plan that was asked for, or None."""
-        if self.max_splits is None and not self.batch_invariant:
+        if self.max_splits is None and not self.batch_invariant and not self.q_lens:
             return None
         return kernel.plan(
             seq_lens,
             num_heads=self.num_heads,
-            q_len=self.q_len,
+            **({"max_q_len": self.most_q_len} if self.q_lens else {"q_len": self.q_len}),
             max_splits=self.max_splits or 0,
             batch_invariant=self.batch_invariant,
         )
@@ -261,10 +278,10 @@ class Decode:
     def run(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor]:
         """Return ``out`` and ``lse``, written between guard zones over NaN with a workspace full of NaN."""
         inputs, device = given_or_made(self, given), self.row.device
-        batch = len(self.lengths)
-        shape = (batch, self.q_len, self.num_heads, self.row.form.d_v)
+        batch, tokens = self.queries
+        shape = (batch, tokens, self.num_heads, self.row.form.d_v)
         out = memory.guarded(shape, memory.DTYPES[self.row.out_dtype], device)
-        lse = memory.guarded((batch, self.num_heads, self.q_len), torch.float32, device, pad=1)
+        lse = memory.guarded((batch, self.num_heads, tokens), torch.float32, device, pad=1)
         workspace = garbage_workspace(device).fill_(0xFF)
         with unchanged(*inputs.values(), reproduce=self.reproduce()):
             self.launch(inputs, out=out.view, lse=lse.view, workspace=workspace)
@@ -288,5 +305,11 @@ class Decode:
         base = SPARSE if self.row.form.is_bytes else DENSE
         peak = peak_of(want_lse)
         for_out, for_lse = tolerances(self.row, base, exact_scales=self.exact_scales, peak=peak)
+        if self.q_lens:  # nothing is written for the last tokens
+            of_requests = sum(self.q_lens)
+            assert bool(out[:, of_requests:].isnan().all()), self.reproduce()
+            assert bool(lse[:, :, of_requests:].isnan().all()), self.reproduce()
+            out, want_out = out[:, :of_requests], want_out[:, :of_requests]
+            lse, want_lse = lse[:, :, :of_requests], want_lse[:, :, :of_requests]
         assert_close("lse", lse, want_lse, for_lse, self.reproduce())
         assert_close("out", out, want_out, for_out, self.reproduce())

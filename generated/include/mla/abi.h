@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "ee9d167199fedf5c"
+#define MLA_ABI_HASH "8d536b51e056c57f"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -63,13 +63,17 @@ typedef struct mla_decode_problem {
   int64_t lse_stride_b;
   int64_t lse_stride_h;
   int64_t lse_stride_s;
+  void* cu_seqlens_q;
   int64_t batch;
   int64_t q_len;
   int64_t num_heads;
   int64_t num_pages;
   int64_t page_size;
+  int64_t num_requests;
   int64_t table_width;
+  int64_t num_bounds;
   int64_t max_splits;
+  int64_t max_q_len;
   float softmax_scale;
   float q_scale;
   float kv_scale;

@@ -10,25 +10,27 @@ namespace mla::launcher {
 
 inline constexpr const char* kStatuses[] = {"ok", "dtype", "device", "shape", "stride", "alignment", "range", "workspace", "unsupported", "internal", };
 
-inline constexpr const char* kDecodeDims[] = {"batch", "q_len", "num_heads", "num_pages", "page_size", "table_width", };
+inline constexpr const char* kDecodeDims[] = {"batch", "q_len", "num_heads", "num_pages", "page_size", "num_requests", "table_width", "num_bounds", };
 
 inline constexpr TensorBinding kDecodeTensors[] = {
     {"q", "q_dtype", 3, {0, 1, 2}, {true, true, true}, Row::packed, 0, 8, 40, false, false},
     {"kv_cache", "kv_dtype", 2, {3, 4, 0}, {true, true, false}, Row::packed, 0, 72, 96, false, false},
-    {"block_table", "int32", 2, {0, 5, 0}, {true, false, false}, Row::none, 0, 120, -1, true, false},
-    {"seq_lens", "int32", 1, {0, 0, 0}, {false, false, false}, Row::none, 0, 136, -1, false, false},
+    {"block_table", "int32", 2, {5, 6, 0}, {true, false, false}, Row::none, 0, 120, -1, true, false},
+    {"seq_lens", "int32", 1, {5, 0, 0}, {false, false, false}, Row::none, 0, 136, -1, false, false},
     {"out", "out_dtype", 3, {0, 1, 2}, {true, true, true}, Row::value, 0, 144, -1, false, true},
     {"lse", "float32", 3, {0, 2, 1}, {true, true, true}, Row::none, 0, 176, -1, true, true},
+    {"cu_seqlens_q", "int32", 1, {7, 0, 0}, {false, false, false}, Row::none, 0, 208, -1, true, false},
 };
 
 inline constexpr ScalarBinding kDecodeScalars[] = {
-    {"softmax_scale", Kind::float32, Check::finite, 264, 0},
-    {"q_scale", Kind::float32, Check::finite, 268, 1.0},
-    {"kv_scale", Kind::float32, Check::finite, 272, 1.0},
-    {"out_scale", Kind::float32, Check::finite, 276, 1.0},
-    {"causal", Kind::int32, Check::flag, 280, 1},
-    {"max_splits", Kind::int64, Check::count, 256, 0},
-    {"batch_invariant", Kind::int32, Check::flag, 284, 0},
+    {"softmax_scale", Kind::float32, Check::finite, 296, 0},
+    {"q_scale", Kind::float32, Check::finite, 300, 1.0},
+    {"kv_scale", Kind::float32, Check::finite, 304, 1.0},
+    {"out_scale", Kind::float32, Check::finite, 308, 1.0},
+    {"causal", Kind::int32, Check::flag, 312, 1},
+    {"max_splits", Kind::int64, Check::count, 280, 0},
+    {"batch_invariant", Kind::int32, Check::flag, 316, 0},
+    {"max_q_len", Kind::int64, Check::count, 288, 0},
 };
 
 inline constexpr const char* kSparseDecodeDims[] = {"batch", "q_len", "num_heads", "num_pages", "page_size", "topk", "extra_num_pages", "extra_page_size", "extra_topk", };
@@ -129,7 +131,7 @@ inline constexpr ScalarBinding kToGlobalIndicesScalars[] = {
 };
 
 inline constexpr OpBinding kOps[] = {
-    {"decode", 288, 208, 6, kDecodeDims, 6, kDecodeTensors, 7, kDecodeScalars},
+    {"decode", 320, 216, 8, kDecodeDims, 7, kDecodeTensors, 8, kDecodeScalars},
     {"sparse_decode", 464, 368, 9, kSparseDecodeDims, 11, kSparseDecodeTensors, 5, kSparseDecodeScalars},
     {"sparse_prefill", 328, 264, 6, kSparsePrefillDims, 11, kSparsePrefillTensors, 4, kSparsePrefillScalars},
     {"merge_states", 168, 136, 4, kMergeStatesDims, 5, kMergeStatesTensors, 0, nullptr},

@@ -24,6 +24,7 @@ def decode(
     block_table: Tensor | None = None,
     seq_lens: Tensor | None = None,
     *,
+    cu_seqlens_q: Tensor | None = None,
     plan: Plan | None = None,
     softmax_scale: float,
     q_scale: float = 1.0,
@@ -32,6 +33,7 @@ def decode(
     causal: bool = True,
     max_splits: int = 0,
     batch_invariant: bool = False,
+    max_q_len: int = 0,
     out: Tensor | None = None,
     lse: Tensor | bool | None = None,
     workspace: Tensor | None = None,
@@ -49,10 +51,15 @@ def decode(
         The absorbed queries of the ``q_len`` newest tokens of each request.
     kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
         Without a block table, page ``b`` is the cache of request ``b``.
-    block_table : int32 [batch, table_width], optional
+    block_table : int32 [num_requests, table_width], optional
         The pages of each request in order; entries past its length are not read.
-    seq_lens : int32 [batch]
-        Tokens in the cache of each request, the new ones included; 0 is allowed.
+    seq_lens : int32 [num_requests]
+        Tokens in the cache of each request, the new ones included; 0 is allowed. There are ``batch`` requests, or as
+        many as ``cu_seqlens_q`` says.
+    cu_seqlens_q : int32 [num_bounds], optional
+        For requests with different numbers of new tokens: request ``r`` has tokens ``cu_seqlens_q[r]`` to
+        ``cu_seqlens_q[r + 1]`` of ``q``, whose ``batch`` is then 1. It has ``num_requests + 1`` elements; tokens from
+        the last one on belong to no request, and nothing is written for them.
     plan : Plan, optional
         From ``kernel.plan(seq_lens)``; made for this call unless given.
     softmax_scale : float
@@ -68,7 +75,11 @@ def decode(
     max_splits : int
         Belongs to the plan, and is of the one made for this call; see ``kernel.plan``.
     batch_invariant : bool
-        Belongs to the plan, and is of the one made for this call; see ``kernel.plan``.
+        Belongs to the plan, and is of the one made for this call; see ``kernel.plan``. ``mla_kernels.batch_invariant``
+        switches it on for all calls.
+    max_q_len : int
+        With ``cu_seqlens_q``: the most new tokens of a request. Belongs to the plan, and is of the one made for this
+        call; see ``kernel.plan``.
     out : [batch, q_len, num_heads, 512], optional
     lse : float32 [batch, num_heads, q_len], optional
         ``False`` leaves it out; ``True`` allocates it, as None does.
@@ -94,6 +105,7 @@ def decode(
             "kv_cache": kv_cache,
             "block_table": block_table,
             "seq_lens": seq_lens,
+            "cu_seqlens_q": cu_seqlens_q,
             "plan": plan,
             "softmax_scale": softmax_scale,
             "q_scale": q_scale,
@@ -102,6 +114,7 @@ def decode(
             "causal": causal,
             "max_splits": max_splits,
             "batch_invariant": batch_invariant,
+            "max_q_len": max_q_len,
             "out": out,
             "lse": lse,
             "workspace": workspace,
@@ -110,9 +123,9 @@ def decode(
         }
         return torch_ops.call("decode", arguments)  # type: ignore[no-any-return]
     planned = selection.planned_decode_kernel(out, block_table is not None, plan)
-    kernel = planned or selection.decode_kernel(q, kv_cache, out, block_table is not None, plan)
-    if plan is None and not (is_preset(max_splits, 0) and is_preset(batch_invariant, False)):
-        options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "stream": stream}
+    kernel = planned or selection.decode_kernel(q, kv_cache, out, block_table is not None, plan, max_q_len)
+    if plan is None and not (is_preset(max_splits, 0) and is_preset(batch_invariant, False) and is_preset(max_q_len, 0)):
+        options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "max_q_len": max_q_len, "stream": stream}
         plan = plan_for(kernel, q, seq_lens, **options)
     while True:
         try:
@@ -121,6 +134,7 @@ def decode(
                 kv_cache,
                 block_table,
                 seq_lens,
+                cu_seqlens_q=cu_seqlens_q,
                 plan=plan,
                 softmax_scale=softmax_scale,
                 q_scale=q_scale,
@@ -136,7 +150,7 @@ def decode(
         except ShapeError:  # the cache may have pages of another size
             if kernel is not planned:
                 raise
-            planned, kernel = None, selection.decode_kernel(q, kv_cache, out, block_table is not None, plan)
+            planned, kernel = None, selection.decode_kernel(q, kv_cache, out, block_table is not None, plan, max_q_len)
 
 
 def sparse_decode(
@@ -198,7 +212,8 @@ def sparse_decode(
     out_scale : float
         Factor of the output.
     max_splits : int
-        The most parts that a row is split into; 0 lets the payload choose.
+        The most parts that a row is split into; 0 lets the payload choose, or is 1 with
+        ``mla_kernels.batch_invariant``.
     out : [batch, q_len, num_heads, 512], optional
     lse : float32 [batch, num_heads, q_len], optional
         ``False`` leaves it out; ``True`` allocates it, as None does.

@@ -20,7 +20,8 @@ class Signature(NamedTuple):
     The arguments are in ``order``; those that are ``packed`` become two values, latent and rope, and a plan becomes
     three. The kernel is selected by the types of the tensors ``selects`` and by ``selects_by``, of which
     ``selects_only`` are no arguments of its launch, and by whether the tensor ``layout`` is there. A plan is made from
-    the tensor ``plans``, and ``planned`` are its scalars.
+    the tensor ``plans``, and ``planned`` are its scalars; ``ragged`` is the one that is not 0 where requests have
+    different numbers of query tokens.
     """
 
     schema: str
@@ -32,6 +33,7 @@ class Signature(NamedTuple):
     selects_only: tuple[str, ...] = ()
     layout: str = ""
     plans: str = ""
+    ragged: str = ""
     planned: tuple[str, ...] = ()
 
 
@@ -45,6 +47,7 @@ SIGNATURES: dict[str, Signature] = {
             "Tensor? kv_rope, "
             "Tensor? block_table, "
             "Tensor seq_lens, "
+            "Tensor? cu_seqlens_q, "
             "Tensor? plan, "
             "str plan_variant, "
             "SymInt[] plan_shape, "
@@ -54,7 +57,8 @@ SIGNATURES: dict[str, Signature] = {
             "float out_scale, "
             "bool causal, "
             "SymInt max_splits, "
-            "bool batch_invariant"
+            "bool batch_invariant, "
+            "SymInt max_q_len"
             ") -> (Tensor, Tensor)"
         ),
         order=(
@@ -62,6 +66,7 @@ SIGNATURES: dict[str, Signature] = {
             "kv_cache",
             "block_table",
             "seq_lens",
+            "cu_seqlens_q",
             "plan",
             "softmax_scale",
             "q_scale",
@@ -70,12 +75,14 @@ SIGNATURES: dict[str, Signature] = {
             "causal",
             "max_splits",
             "batch_invariant",
+            "max_q_len",
         ),
         packed=("q", "kv_cache"),
         selects=("q", "kv_cache", "out"),
         layout="block_table",
         plans="seq_lens",
-        planned=("max_splits", "batch_invariant"),
+        ragged="max_q_len",
+        planned=("max_splits", "batch_invariant", "max_q_len"),
         outputs=(
             Output("out", "out_dtype", "always", (("q", 0), ("q", 1), ("q", 2), "d_v")),
             Output("lse", "float32", "unless_false", (("q", 0), ("q", 2), ("q", 1))),

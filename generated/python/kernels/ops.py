@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mla_kernels import _launcher
+from mla_kernels.kernels import invariance
 from mla_kernels.kernels.base import Kernel, Plan, require_together
 from mla_kernels.kernels.planned import PlannedKernel, plan_for, planned_extents
 from mla_kernels.scalars import flag
@@ -23,6 +24,7 @@ class DecodeKernel(PlannedKernel):
         block_table: Tensor | None = None,
         seq_lens: Tensor | None = None,
         *,
+        cu_seqlens_q: Tensor | None = None,
         plan: Plan | None = None,
         softmax_scale: float,
         q_scale: float = 1.0,
@@ -42,7 +44,7 @@ class DecodeKernel(PlannedKernel):
         """
         if plan is None:
             run, buffer = self._launch, None
-            max_splits, batch_invariant = 0, False
+            max_splits, batch_invariant, max_q_len = 0, invariance.enabled, 0
         else:
             shape, run = self._last
             if type(plan) is not Plan or plan.shape is not shape:
@@ -50,6 +52,7 @@ class DecodeKernel(PlannedKernel):
             buffer = plan.buffer
             max_splits = plan.max_splits
             batch_invariant = plan.batch_invariant
+            max_q_len = plan.max_q_len
         if (block_table is None) is self._wrong_absence:
             raise self._wrong_layout(block_table)
         if out is None or lse is None or lse is True:
@@ -68,6 +71,7 @@ class DecodeKernel(PlannedKernel):
                 seq_lens=seq_lens,
                 out=out,
                 lse=lse,
+                cu_seqlens_q=cu_seqlens_q,
                 softmax_scale=softmax_scale,
                 q_scale=q_scale,
                 kv_scale=kv_scale,
@@ -75,6 +79,7 @@ class DecodeKernel(PlannedKernel):
                 causal=causal,
                 max_splits=max_splits,
                 batch_invariant=batch_invariant,
+                max_q_len=max_q_len,
             )
         while (
             lacking := run(
@@ -84,6 +89,7 @@ class DecodeKernel(PlannedKernel):
                 seq_lens,
                 out,
                 lse,
+                cu_seqlens_q,
                 softmax_scale,
                 q_scale,
                 kv_scale,
@@ -91,6 +97,7 @@ class DecodeKernel(PlannedKernel):
                 causal,
                 max_splits,
                 batch_invariant,
+                max_q_len,
                 buffer,
                 workspace,
                 stream,
@@ -98,7 +105,7 @@ class DecodeKernel(PlannedKernel):
         ) is not None:
             plan_bytes, workspace_bytes = lacking
             if plan_bytes:
-                options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "stream": stream}
+                options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "max_q_len": max_q_len, "stream": stream}
                 buffer = plan_for(self, q, seq_lens, **options).buffer
             if workspace_bytes:
                 workspace = empty("workspace", first(q), (workspace_bytes,), "uint8")
@@ -148,6 +155,8 @@ class SparseDecodeKernel(Kernel):
             topk_length = widened(topk_length, first(q), 1)
         if extra_topk_length is not None:
             extra_topk_length = widened(extra_topk_length, first(q), 1)
+        if max_splits == 0 and invariance.enabled:
+            max_splits = 1
         if return_max_logits is not False:
             return_max_logits = flag("return_max_logits", return_max_logits)
         if out is None or lse is None or lse is True or (max_logits is None and return_max_logits):

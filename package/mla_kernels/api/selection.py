@@ -12,6 +12,7 @@ from mla_kernels.errors import DTypeError, VariantNotFoundError
 from mla_kernels.formats import HEAD_DIM, LATENT, WIDTHS
 from mla_kernels.kernels.base import Kernel, Plan
 from mla_kernels.resolve.search import variants
+from mla_kernels.scalars import count
 from mla_kernels.tensors import (
     DTypeLike,
     Packed,
@@ -94,33 +95,37 @@ def planned_decode_kernel(out: Tensor | None, paged: bool, plan: Plan | None) ->
     return None
 
 
-def decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, plan: Plan | None = None) -> Kernel:
+def decode_kernel(  # noqa: PLR0917 (the tensors and numbers that the op selects by)
+    q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, plan: Plan | None = None, max_q_len: int = 0
+) -> Kernel:
     """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it."""
-    kernel = _decode_kernel(q, kv_cache, out, paged)
+    kernel = _decode_kernel(q, kv_cache, out, paged, plan.max_q_len if type(plan) is Plan else max_q_len)
     if type(plan) is Plan and out is not None and plan.variant == kernel.variant.name:
         _decodes.pop((plan.shape, paged), None)
         remember(_decodes, (plan.shape, paged), kernel)
     return kernel
 
 
-def _decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Kernel:
+def _decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, max_q_len: int) -> Kernel:
     latent, cache = first(q), first(kv_cache)
     packed = cache is kv_cache  # the latent of a pair is as wide as a row without a rope part
     try:
         _, q_len, num_heads, _ = latent.shape
+        if max_q_len:
+            q_len = max_q_len
         _, page_size, row = cache.shape
         written = None if out is None else out.dtype
         device = device_of("q", latent)  # CuPy's own devices have no hash
         return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, packed, paged, written, device]
     except Exception:  # what is no tensor may raise anything
         pass
-    kernel = _found(decode(q, kv_cache, out, paged), out)  # says what is wrong with what has no key
+    kernel = _found(decode(q, kv_cache, out, paged, max_q_len), out)  # says what is wrong with what has no key
     key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, packed, paged, written, device)
     return remember(_decodes, key, kernel)
 
 
-def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Config:
-    """The config of a dense decode."""
+def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, max_q_len: int = 0) -> Config:
+    """The config of a dense decode; ``max_q_len`` is not 0 where requests have different numbers of query tokens."""
     _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", _WIDTH)
     page_size = _page_size(kv_cache)
     return {
@@ -130,7 +135,7 @@ def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool) -> Conf
         "kv_layout": "paged" if paged else "contiguous",
         "page_size": page_size if paged else None,
         "num_heads": num_heads,
-        "q_len": q_len,
+        "q_len": count("max_q_len", max_q_len) or q_len,
     }
 
 

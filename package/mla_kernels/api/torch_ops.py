@@ -26,6 +26,7 @@ _NO_GRADIENT = (
     "a tensor that requires none, because the kernels have no backward pass; detach() it, or call under torch.no_grad()"
 )
 _NO_PLAN = (None, "", [0, 0, 0])
+"""Buffer, variant, and batch, ``q_len`` and ``num_heads``: what a plan's other numbers are, its scalars say."""
 
 
 def require_defaults(**arguments: object) -> None:
@@ -95,7 +96,9 @@ def _values(signature: Signature, arguments: dict[str, Any]) -> list[Any]:
     for name in signature.order:
         value = arguments[name]
         if name == "plan":
-            values += _NO_PLAN if plan is None else (plan.buffer, plan.variant, [*plan.shape[1:]])
+            values += (
+                _NO_PLAN if plan is None else (plan.buffer, plan.variant, [plan.batch, plan.q_len, plan.num_heads])
+            )
         elif name in signature.planned and plan is not None:
             values.append(getattr(plan, name))
         elif name in signature.selects_only:
@@ -132,6 +135,8 @@ def _run(op: str, *values: Any) -> Any:
     by = [arguments[name] for name in signature.selects_by]
     if signature.layout:
         by.append(arguments[signature.layout] is not None)
+    if signature.ragged:
+        by.append(getattr(arguments["plan"], signature.ragged, arguments.get(signature.ragged, 0)))
     tensors = tuple(arguments.get(name) for name in signature.selects)
     kernel = selection.select(getattr(selection, op), tensors, *by)
     launched = {name: value for name, value in arguments.items() if name not in signature.selects_only}

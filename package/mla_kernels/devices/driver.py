@@ -30,6 +30,7 @@ _FUNCTIONS = (
 )
 _NOT_INITIALIZED, _NO_DEVICE = 3, 100
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+_PEER_ATOMICS = 3  # CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,12 @@ def current_gpu() -> int:
     except _CallError:
         return 0
     return next((place for place, gpu in enumerate(driver().gpus) if gpu.handle == handle), 0)
+
+
+def has_peer_atomics(place: int, other: int) -> bool:
+    """Say whether one of the driver's devices has atomic operations in the memory of another, as NVLink gives them."""
+    gpus = driver().gpus
+    return bool(_number("cuDeviceGetP2PAttribute", _PEER_ATOMICS, gpus[place].handle, gpus[other].handle))
 
 
 def forget() -> None:

@@ -16,7 +16,7 @@ from mla_kernels.tensors import Tensor, device_of, first, widened
 NativeLaunch = Callable[..., tuple[int, int] | None]
 """Launches, or launches nothing and returns the bytes that it lacks of plan and workspace where they are None."""
 
-_NO_END = (1 << 63) - 1
+NO_END = (1 << 63) - 1
 
 
 class Bind(Protocol):
@@ -38,13 +38,15 @@ class Plan:
     batch : int
         The number of requests that it was made for.
     q_len : int
-        The number of new tokens of each request that it was made for.
+        The number of new tokens of each request that it was made for, or the most where requests differ.
     num_heads : int
         The number of query heads that it was made for.
     max_splits : int
         The most parts that a request is split into; 0 lets the payload choose from the shape.
     batch_invariant : bool
         Whether the parts of a request depend on its own length only.
+    max_q_len : int
+        ``q_len`` where requests have different numbers of new tokens, otherwise 0.
     """
 
     buffer: Tensor = field(repr=False)
@@ -54,16 +56,19 @@ class Plan:
     num_heads: int
     max_splits: int = 0
     batch_invariant: bool = False
-    shape: tuple[str, int, int, int] = field(init=False, repr=False, compare=False)
+    max_q_len: int = 0
+    shape: tuple[str, int, int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what no plan has: anybody may make one of these."""
         if type(self.variant) is not str:
             raise DTypeError("variant", type(self.variant).__name__, "the name of a variant")
-        for name in ("batch", "q_len", "num_heads", "max_splits"):
+        for name in ("batch", "q_len", "num_heads", "max_splits", "max_q_len"):
             object.__setattr__(self, name, count(name, getattr(self, name)))
+        if self.max_q_len not in (0, self.q_len):
+            raise ValueRangeError("max_q_len", str(self.max_q_len), f"0, or {self.q_len} as q_len")
         object.__setattr__(self, "batch_invariant", flag("batch_invariant", self.batch_invariant))
-        object.__setattr__(self, "shape", (self.variant, self.batch, self.q_len, self.num_heads))
+        object.__setattr__(self, "shape", (self.variant, self.batch, self.q_len, self.num_heads, self.max_q_len))
 
 
 class Kernel:
@@ -121,7 +126,8 @@ class Kernel:
         int
             It depends on shapes, ``max_splits``, ``batch_invariant`` and the device only, never on lengths.
         """
-        return self._native.plan_size(self._launched(problem))
+        problem = self._launched(problem)
+        return self._native_for(problem).plan_size(problem)
 
     def workspace_size(self, **problem: object) -> int:
         """Bytes of workspace that a launch needs.
@@ -136,12 +142,13 @@ class Kernel:
         int
             It depends on shapes, ``max_splits`` and ``batch_invariant`` only, never on lengths.
         """
-        return self._native.workspace_size(self._launched(problem))
+        problem = self._launched(problem)
+        return self._native_for(problem).workspace_size(problem)
 
     def can_run(self, **problem: object) -> None:
         """Raise what the launch of ``problem`` would; on CUDA, lengths and indices are read for it."""
         problem = self._launched(problem)
-        self._native.can_run(problem)
+        self._native_for(problem).can_run(problem)
         argument, *others = _launcher.OPS[self.variant.op]
         whole = argument in problem and problem.keys() >= set(others)
         if whole and device_of(argument, first(problem[argument]))[0] != "cpu":
@@ -163,6 +170,10 @@ class Kernel:
             The device cannot run the kernel.
         """
         self._native.prepare(device)
+
+    def _native_for(self, problem: Mapping[str, object]) -> _launcher.Kernel:
+        """The launcher's kernel whose limits are those of such a problem."""
+        return self._native
 
     def _launched(self, problem: dict[str, object]) -> dict[str, object]:
         """The arguments of a call as its launch has them."""
@@ -214,7 +225,7 @@ def limits(variant: Variant, config: Mapping[str, Value]) -> Limits:
         if isinstance(fixed, int):
             result[name] = (fixed, fixed, 1)
         elif isinstance(domain, Range):
-            result[name] = (domain.min, _NO_END if domain.max is None else domain.max, domain.multiple_of)
+            result[name] = (domain.min, NO_END if domain.max is None else domain.max, domain.multiple_of)
         else:
             numbers = [value for value in domain.values if isinstance(value, int)]
             if numbers:

@@ -6,6 +6,7 @@ The host's payload refuses the same values in every launch, and in the same word
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from mla_kernels.errors import ValueRangeError
@@ -33,6 +34,8 @@ def verify(op: str, problem: Problem) -> None:
 
 def _decode(problem: Problem) -> None:
     lengths = _values(problem["seq_lens"])
+    if problem.get("cu_seqlens_q") is not None:
+        _bounds(_values(problem["cu_seqlens_q"]), first(problem["q"]).shape[1], problem["max_q_len"])
     pages, page_size = first(problem["kv_cache"]).shape[:2]
     table = problem.get("block_table")
     capacity = page_size if table is None else table.shape[1] * page_size
@@ -43,6 +46,13 @@ def _decode(problem: Problem) -> None:
     for b, (length, row) in enumerate(zip(lengths, _values(table), strict=True)):
         for i, page in enumerate(row[: -(-length // page_size)]):
             _below_count(f"block_table[{b}, {i}]", page, pages, "page, because kv_cache has none")
+
+
+def _bounds(bounds: list[int], tokens: int, most: int) -> None:
+    """Refuse bounds of requests that are not in order, past the tokens, or too far apart."""
+    _within("cu_seqlens_q[0]", bounds[0], 0, tokens)
+    for r, (begin, end) in enumerate(pairwise(bounds), start=1):
+        _within(f"cu_seqlens_q[{r}]", end, begin, min(tokens, begin + most))
 
 
 def _sparse(problem: Problem) -> None:

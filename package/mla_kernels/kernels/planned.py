@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mla_kernels import _launcher
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError, ValueRangeError
 from mla_kernels.formats import HEAD_DIM
-from mla_kernels.kernels.base import Bind, Kernel, Plan
+from mla_kernels.kernels import invariance
+from mla_kernels.kernels.base import NO_END, Bind, Kernel, Plan
 from mla_kernels.payloads.registry import Limits, Value, Variant
-from mla_kernels.scalars import count, flag
+from mla_kernels.scalars import count, flag, is_preset
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
@@ -18,11 +20,12 @@ _MOST_SHAPES = 256
 class PlannedKernel(Kernel):
     """A kernel that launches by a plan of the step."""
 
-    __slots__ = ("_last", "_launches", "_wrong_absence")
+    __slots__ = ("_last", "_launches", "_ragged", "_wrong_absence")
 
     def __init__(self, variant: Variant, config: Mapping[str, Value], bind: Bind, limits: Limits) -> None:
         super().__init__(variant, config, bind, limits)
-        self._launches: dict[tuple[str, int, int, int], Any] = {}
+        self._launches: dict[tuple[str, int, int, int, int], Any] = {}
+        self._ragged: _launcher.Kernel | None = None
         # The shape and launch of the plan used last: layers share a plan, and identity is quicker than a hash.
         self._last: tuple[object, Any] = (object(), None)
         # What `block_table is None` must not be: True where the config says paged, False where contiguous.
@@ -36,6 +39,7 @@ class PlannedKernel(Kernel):
         q_len: int | None = None,
         max_splits: int | None = None,
         batch_invariant: bool | None = None,
+        max_q_len: int | None = None,
         out: Plan | None = None,
         stream: int | None = None,
     ) -> Plan:
@@ -52,7 +56,10 @@ class PlannedKernel(Kernel):
         max_splits : int, optional
             The most parts that a request is split into; 0, the default, lets the payload choose from the shape.
         batch_invariant : bool, optional
-            Whether the parts of a request depend on its own length only; False by default.
+            Whether the parts of a request depend on its own length only; False by default, unless
+            ``mla_kernels.batch_invariant`` switches it on.
+        max_q_len : int, optional
+            For launches with ``cu_seqlens_q``: the most new tokens of a request. It takes the place of ``q_len``.
         out : Plan, optional
             A plan of the same shape to refresh in place; nothing is then allocated.
         stream : int, optional
@@ -69,8 +76,11 @@ class PlannedKernel(Kernel):
             The lengths are no int32 vector, a number is neither given nor fixed, or ``out`` has another shape.
         """
         (batch,) = extents("seq_lens", seq_lens, "batch")
+        if max_q_len:
+            q_len = self._of_ragged(max_q_len, q_len)
         stated: dict[str, Any] = {
             "batch": batch,
+            "max_q_len": max_q_len,
             "q_len": q_len,
             "num_heads": num_heads,
             "max_splits": max_splits,
@@ -84,17 +94,36 @@ class PlannedKernel(Kernel):
                 check = flag if name == "batch_invariant" else count
                 if value is not None and check(name, value) != getattr(out, name):
                     raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
-        self._native.plan(_problem(out, seq_lens), out.buffer, stream)
+        problem = _problem(out, seq_lens)
+        self._native_for(problem).plan(problem, out.buffer, stream)
         return out
+
+    def _of_ragged(self, max_q_len: int, q_len: int | None) -> int:
+        """The ``q_len`` of a plan for ragged queries."""
+        most = count("max_q_len", max_q_len)
+        if q_len is not None and count("q_len", q_len) != most:
+            raise ValueRangeError("q_len", str(q_len), f"None beside max_q_len, or {most} as it")
+        return most
+
+    def _native_for(self, problem: Mapping[str, object]) -> _launcher.Kernel:
+        """The kernel for ragged queries, which are one batch of any number of tokens, where the problem has them."""
+        if not problem.get("max_q_len"):
+            return self._native
+        if self._ragged is None:
+            self._ragged = self._bind(limits=_ragged(self._limits))
+        return self._ragged
 
     def _made(self, seq_lens: Tensor, stated: dict[str, Any]) -> Plan:
         """A plan whose buffer nothing has written yet."""
         for name in ("q_len", "num_heads"):
             stated[name] = self._number(name, stated[name])
+        if invariance.enabled:
+            stated["batch_invariant"] = True
         asked = {name: value for name, value in stated.items() if value is not None}
         # From the shape alone: to look at a tensor, some frameworks ask for the stream.
         _, device = device_of("seq_lens", seq_lens)
-        size = self._native.plan_size({**asked, "device": device})
+        shape = {**_extents(**asked), "device": device}
+        size = self._native_for(shape).plan_size(shape)
         return Plan(empty("out", seq_lens, (size,), "uint8"), self.variant.name, **asked)
 
     def _launch_of(self, plan: object) -> Any:
@@ -107,13 +136,17 @@ class PlannedKernel(Kernel):
     def _limited(self, plan: Plan) -> Any:
         """A launch for the shape of ``plan``, whose numbers become exact limits."""
         exact = {"batch": plan.batch, "q_len": plan.q_len, "num_heads": plan.num_heads}
+        limits = self._limits
         for name, extent in exact.items():
             fixed = self.config.get(name, extent)
             if fixed != extent:
                 raise ShapeError(
                     "plan", f"a plan of {name} {extent}", f"{name} {fixed}, which the kernel's config fixes"
                 )
-        native = self._bind(limits={**self._limits, **{name: (n, n, 1, True) for name, n in exact.items()}})
+        if plan.max_q_len:
+            exact = {"num_requests": plan.batch, "max_q_len": plan.max_q_len, "num_heads": plan.num_heads}
+            limits = _ragged(limits)
+        native = self._bind(limits={**limits, **{name: (n, n, 1, True) for name, n in exact.items()}})
         if len(self._launches) >= _MOST_SHAPES:
             self._launches.clear()
         return self._launches.setdefault(plan.shape, native.launch)
@@ -132,9 +165,11 @@ class PlannedKernel(Kernel):
         return UnsupportedError("block_table", "a tensor", "None, because the kernel's config says contiguous")
 
 
-def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, **options: Any) -> Plan:
+def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, *, max_q_len: int | None = 0, **options: Any) -> Plan:
     """Plan one call: the shape is that of its queries."""
     batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
+    if not is_preset(max_q_len, 0):
+        return kernel.plan(seq_lens, num_heads=num_heads, max_q_len=max_q_len, **options)
     if extents("seq_lens", seq_lens, "batch") != (batch,):
         raise ShapeError("seq_lens", f"shape {list(seq_lens.shape)}", f"[{batch}], as q has")
     return kernel.plan(seq_lens, num_heads=num_heads, q_len=q_len, **options)
@@ -142,7 +177,7 @@ def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, **options: Any) -> Pla
 
 def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
     """Batch, ``q_len`` and ``num_heads`` of a launch."""
-    if plan is not None:
+    if plan is not None and not plan.max_q_len:
         return plan.batch, plan.q_len, plan.num_heads
     batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
     return batch, q_len, num_heads
@@ -150,11 +185,18 @@ def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
 
 def _problem(plan: Plan, seq_lens: Tensor) -> dict[str, object]:
     """What a payload is told to fill a plan."""
-    return {
-        "seq_lens": seq_lens,
-        "batch": plan.batch,
-        "q_len": plan.q_len,
-        "num_heads": plan.num_heads,
-        "max_splits": plan.max_splits,
-        "batch_invariant": plan.batch_invariant,
-    }
+    names = ("batch", "q_len", "num_heads", "max_splits", "batch_invariant", "max_q_len")
+    return {"seq_lens": seq_lens, **_extents(**{name: getattr(plan, name) for name in names})}
+
+
+def _extents(*, batch: int, q_len: int, max_q_len: int = 0, **others: object) -> dict[str, object]:
+    """The dimensions of a plan's launches: ragged queries are one batch of tokens, however many there are."""
+    if max_q_len:
+        return {**others, "batch": 1, "num_requests": batch, "max_q_len": max_q_len}
+    return {**others, "batch": batch, "q_len": q_len, "num_requests": batch}
+
+
+def _ragged(limits: Limits) -> Limits:
+    """The limits of launches with ragged queries."""
+    others = {name: limit for name, limit in limits.items() if name != "q_len"}
+    return {**others, "batch": (1, 1, 1), "max_q_len": limits.get("q_len", (1, NO_END, 1))}

@@ -49,6 +49,19 @@ def test_query_tokens_of_128_heads(variant: Row) -> None:
     check_in_place(problem(variant, lengths=(140, 1, 0, 300), q_len=3, num_heads=128))
 
 
+@each(DENSE)
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("num_heads", [5, 127])
+def test_ragged_queries(variant: Row, num_heads: int, causal: bool) -> None:
+    lengths, q_lens = (100, 3, 50, 0, 700, 1), (1, 3, 0, 2, 70, 1)
+    problem(variant, lengths=lengths, q_lens=q_lens, num_heads=num_heads, causal=causal).check()
+
+
+@each(DENSE)
+def test_ragged_queries_of_128_heads(variant: Row) -> None:
+    check_in_place(problem(variant, lengths=(100, 3, 50, 700), q_lens=(1, 3, 0, 2), num_heads=128))
+
+
 @each(TMA)
 @pytest.mark.parametrize("num_heads", [5, 128])
 def test_contiguous(variant: Row, num_heads: int) -> None:

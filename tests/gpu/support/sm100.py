@@ -41,12 +41,10 @@ def check_in_place(case: Decode) -> None:
     if case.num_heads < 128:
         case.check()
         return
-    inputs, batch = case.tensors(), len(case.lengths)
-    rows_of_out = memory.guarded(
-        (batch * case.q_len * 128 * LATENT,), memory.DTYPES[case.row.out_dtype], "cuda", pad=64
-    )
-    out = rows_of_out.view.view(batch, case.q_len, 128, LATENT)
-    lse = memory.guarded((batch, 128, case.q_len), torch.float32, "cuda", pad=1)
+    inputs, (batch, tokens) = case.tensors(), case.queries
+    rows_of_out = memory.guarded((batch * tokens * 128 * LATENT,), memory.DTYPES[case.row.out_dtype], "cuda", pad=64)
+    out = rows_of_out.view.view(batch, tokens, 128, LATENT)
+    lse = memory.guarded((batch, 128, tokens), torch.float32, "cuda", pad=1)
     workspace = poisoned_workspace()
     case.launch(inputs, out=out, lse=lse.view, workspace=workspace)
     rows_of_out.assert_guards("out")

@@ -9,13 +9,16 @@ import os
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import mla_kernels as mla
 import pytest
 import torch
 import torch.distributed as dist
-from mla_kernels.distributed import ContextParallel
-from mla_kernels.errors import GroupError, ShapeError
+from mla_kernels.distributed import ContextParallel, agreement, context_parallel
+from mla_kernels.errors import GroupError, ShapeError, ValueRangeError
+
+from tests.runtime.distributed.stand_in import allocator_of_processes
 
 PAGE = 16
 SCALE = 192**-0.5
@@ -91,7 +94,47 @@ def a_lost_rank(rank: int, world_size: int) -> None:
         parallel.decode(q, cache, step, softmax_scale=SCALE)
 
 
-TASKS = {task.__name__: task for task in (results, unequal_shapes, a_lost_rank)}
+def symmetric_memory(rank: int, world_size: int) -> None:
+    """The same results where ranks write into each other's memory."""
+    allocate = allocator_of_processes(Path(sys.argv[4]).parent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context_parallel, "choose", lambda group, choice: "symmetric_memory")
+        patch.setattr(context_parallel, "allocator", lambda group, device: allocate)
+        Problem(PAGE).check(rank, world_size)
+        Problem(PAGE, q_len=3, lengths=(200, 3, 65, 0, 2)).check(rank, world_size)
+        Problem(PAGE, heads=80, lengths=(40, 100)).check(rank, world_size)
+        Problem(1, d_qk=320).check(rank, world_size)
+
+
+def choices(rank: int, world_size: int) -> None:
+    """All ranks choose the same exchange, and none waits for one that cannot."""
+    assert ContextParallel(interleave=1).exchange == "collectives"
+    assert ContextParallel(interleave=1, exchange="collectives").exchange == "collectives"
+    with pytest.raises(GroupError, match="ranks that cannot: 0, 1"):
+        ContextParallel(interleave=1, exchange="symmetric_memory")
+    with pytest.raises(ValueRangeError, match="rank"):
+        ContextParallel(interleave=1, exchange="collectives" if rank == 0 else "auto")
+    with pytest.raises(ValueRangeError, match="auto, collectives, symmetric_memory"):
+        ContextParallel(interleave=1, exchange="nccl")
+    with pytest.raises(ValueRangeError, match="timeout"):
+        ContextParallel(interleave=1, timeout=timedelta())
+    for obstacle, failure in ((0, -1), (-1, world_size - 1), (-1, -1)):
+        own_obstacle, own_failure = ("wall" if rank == blocked else None for blocked in (obstacle, failure))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(agreement, "_obstacle", lambda *_, reason=own_obstacle: reason)
+            patch.setattr(agreement, "_failure", lambda *_, reason=own_failure: reason)
+            works = obstacle == failure
+            assert agreement.choose(None, "auto") == ("symmetric_memory" if works else "collectives")
+            if works:
+                assert agreement.choose(None, "symmetric_memory") == "symmetric_memory"
+                continue
+            unable = max(obstacle, failure)
+            told = "wall" if rank == unable else f"see the message of rank {unable}"
+            with pytest.raises(GroupError, match=told):
+                agreement.choose(None, "symmetric_memory")
+
+
+TASKS = {task.__name__: task for task in (results, symmetric_memory, choices, unequal_shapes, a_lost_rank)}
 
 
 def main(task: str, rank: int, world_size: int, file: str) -> None:

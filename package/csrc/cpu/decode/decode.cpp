@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/arithmetic.h"
+#include "common/queries.h"
 #include "cpu/decode/plan.h"
 #include "cpu/pool.h"
 
@@ -19,25 +20,42 @@ const int32_t* table_row(const Problem& p, int64_t b) {
   return static_cast<const int32_t*>(p.block_table) + b * p.block_table_stride_b;
 }
 
+const int32_t* query_bounds(const Problem& p) {
+  return static_cast<const int32_t*>(p.cu_seqlens_q);
+}
+
+// The query tokens of a request: those of its batch, or some of the one batch.
+struct QueryTokens {
+  int64_t batch;
+  int64_t begin;
+  int64_t count;
+};
+
+QueryTokens query_tokens(const Problem& p, int64_t request) {
+  if (!is_ragged(p)) return {request, 0, p.q_len};
+  const int32_t* bounds = query_bounds(p) + request;
+  return {0, bounds[0], bounds[1] - bounds[0]};
+}
+
 PlanShape plan_shape(const Problem& p) {
-  const int64_t rows = p.q_len * p.num_heads;
-  return {p.batch, rows, ceil_div(rows, kMaxRows), p.max_splits, p.batch_invariant != 0};
+  const int64_t rows = most_query_tokens(p) * p.num_heads;
+  return {requests_of(p), rows, ceil_div(rows, kMaxRows), p.max_splits, p.batch_invariant != 0};
 }
 
 Status check_shapes(const Problem& p, const AttentionTypes& types) {
-  MLA_TRY(check_extents({{"batch", p.batch},
-                         {"q_len", p.q_len},
-                         {"num_heads", p.num_heads},
+  MLA_TRY(check_queries(p));
+  MLA_TRY(check_extents({{"num_heads", p.num_heads},
                          {"num_pages", p.num_pages},
                          {"page_size", p.page_size},
                          {"table_width", p.table_width},
                          {"max_splits", p.max_splits}}));
   // Plans count items in 32 bits, and a request has at most 64 splits.
   constexpr int64_t kMostRows = kMaxInt / 64;
-  if (p.batch > kMostRows || saturating_product({p.batch, p.q_len, p.num_heads}) > kMostRows) {
+  const int64_t requests = requests_of(p), q_len = most_query_tokens(p);
+  if (requests > kMostRows || saturating_product({requests, q_len, p.num_heads}) > kMostRows) {
     return Status::error(
         MLA_SHAPE, "q",
-        text("[", p.batch, ", ", p.q_len, ", ", p.num_heads, ", ", types.kv.d_qk, "]"),
+        text("[", requests, ", ", q_len, ", ", p.num_heads, ", ", types.kv.d_qk, "]"),
         text("up to ", kMostRows, " rows of ", types.kv.d_qk));
   }
   return {};
@@ -55,14 +73,14 @@ Status refuse_length(const Problem& p, int64_t b, int64_t most) {
 }
 
 Status check_lengths(const Problem& p, int64_t most) {
-  for (int64_t b = 0; b < p.batch; ++b) {
+  for (int64_t b = 0; b < requests_of(p); ++b) {
     if (seq_lens(p)[b] < 0 || seq_lens(p)[b] > most) return refuse_length(p, b, most);
   }
   return {};
 }
 
 Status check_pages(const Problem& p) {
-  for (int64_t b = 0; b < p.batch; ++b) {
+  for (int64_t b = 0; b < requests_of(p); ++b) {
     const int32_t* pages = table_row(p, b);
     const int64_t used = seq_lens(p)[b] == 0 ? 0 : ceil_div(seq_lens(p)[b], p.page_size);
     for (int64_t i = 0; i < used; ++i) {
@@ -77,10 +95,25 @@ Status check_pages(const Problem& p) {
 }
 
 Status check_contiguous(const Problem& p) {
-  if (p.block_table == nullptr && p.num_pages < p.batch) {
+  if (p.block_table == nullptr && p.num_pages < requests_of(p)) {
     return Status::error(
         MLA_SHAPE, "kv_cache", text(p.num_pages, " pages"),
-        text("a page for each of ", p.batch, " requests, where there is no block_table"));
+        text("a page for each of ", requests_of(p), " requests, where there is no block_table"));
+  }
+  return {};
+}
+
+Status check_query_bounds(const Problem& p) {
+  if (!is_ragged(p)) return {};
+  MLA_TRY(check_bounds_present(p));
+  const int32_t* bounds = query_bounds(p);
+  for (int64_t r = 0; r < p.num_bounds; ++r) {
+    const int64_t least = r == 0 ? 0 : bounds[r - 1];
+    const int64_t most = r == 0 ? p.q_len : std::min(p.q_len, least + p.max_q_len);
+    if (bounds[r] < least || bounds[r] > most) {
+      return Status::error(MLA_RANGE, text("cu_seqlens_q[", r, "]"), text(bounds[r]),
+                           text(least, " to ", most));
+    }
   }
   return {};
 }
@@ -88,13 +121,14 @@ Status check_contiguous(const Problem& p) {
 Status check_values(const Problem& p, const AttentionTypes& types) {
   const int64_t rows = p.batch * p.q_len * p.num_heads;
   const int64_t tokens = saturating_product({p.num_pages, p.page_size});
-  MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch},
+  MLA_TRY(check_present({{"seq_lens", p.seq_lens, requests_of(p)},
                          {"q", p.q_latent, rows},
                          {"q", p.q_rope, types.kv.rope > 0 ? rows : 0},
                          {"out", p.out, rows},
                          {"kv_cache", p.kv_latent, tokens},
                          {"kv_cache", p.kv_rope, types.kv.has_rope_view() ? tokens : 0}}));
   MLA_TRY(check_lengths(p, capacity(p)));
+  MLA_TRY(check_query_bounds(p));
   return p.block_table == nullptr ? Status() : check_pages(p);
 }
 
@@ -132,9 +166,11 @@ class Launch {
   }
 
  private:
-  // Rows [first, first + rows) of a request attend tokens [begin, end).
+  // Rows [first, first + rows) of a request attend tokens [begin, end). A request of few query
+  // tokens has items without rows.
   struct Item {
     const PlanEntry& entry;
+    QueryTokens query;
     int64_t first;
     int rows;
     int64_t split;
@@ -144,22 +180,25 @@ class Launch {
 
   int64_t nanoseconds() const {
     int64_t tokens = 0;
-    for (int64_t b = 0; b < p_.batch; ++b) tokens += seq_lens(p_)[b];
+    for (int64_t b = 0; b < requests_of(p_); ++b) tokens += seq_lens(p_)[b];
     return attend_nanoseconds(types_.kv, saturating_product({tokens, shape_.rows}));
   }
 
   Item item(int64_t index) const {
     const PlanEntry* after = std::upper_bound(
-        plan_.entries, plan_.entries + p_.batch, index,
+        plan_.entries, plan_.entries + requests_of(p_), index,
         [](int64_t value, const PlanEntry& entry) { return value < entry.first_item; });
     const PlanEntry& entry = after[-1];
     const int64_t within = index - entry.first_item;
     const int64_t split = within / shape_.row_blocks;
     const int64_t first = within % shape_.row_blocks * kMaxRows;
-    const int64_t rows = std::min<int64_t>(kMaxRows, shape_.rows - first);
-    const int64_t visible = std::max<int64_t>(0, row_limit(entry, first + rows - 1));
+    const QueryTokens query = query_tokens(p_, entry.request);
+    const int64_t all = query.count * p_.num_heads;
+    const int64_t rows = std::clamp<int64_t>(all - first, 0, kMaxRows);
+    const int64_t visible = std::max<int64_t>(0, row_limit(entry, query, first + rows - 1));
     const bool last = split == entry.splits - 1;
     return {entry,
+            query,
             first,
             static_cast<int>(rows),
             split,
@@ -168,13 +207,14 @@ class Launch {
   }
 
   // Returns the tokens that a row sees, which ascend with the row.
-  int64_t row_limit(const PlanEntry& entry, int64_t row) const {
+  int64_t row_limit(const PlanEntry& entry, const QueryTokens& query, int64_t row) const {
     const int64_t length = seq_lens(p_)[entry.request];
-    return p_.causal != 0 ? length - p_.q_len + 1 + row / p_.num_heads : length;
+    return p_.causal != 0 ? length - query.count + 1 + row / p_.num_heads : length;
   }
 
   void attend(int64_t index, const Scratch& scratch) const {
     const Item item = this->item(index);
+    if (item.rows == 0) return;
     const bool split = item.entry.splits > 1;
     float single_lse[kMaxRows];
     float* const lse =
@@ -190,20 +230,20 @@ class Launch {
     }
     if (split) return;
     for (int r = 0; r < item.rows; ++r) {
-      write(item.entry, item.first + r, {scratch.rows + r * types_.kv.d_v, lse[r]});
+      write(item.query, item.first + r, {scratch.rows + r * types_.kv.d_v, lse[r]});
     }
   }
 
   void attend_rows(const Item& item, AttendItem& work, const Scratch& scratch) const {
     QueryRows query;
     int64_t limits[kMaxRows];
-    const int64_t b = item.entry.request;
+    const int64_t b = item.query.batch;
     for (int r = 0; r < item.rows; ++r) {
-      const int64_t s = (item.first + r) / p_.num_heads;
+      const int64_t s = item.query.begin + (item.first + r) / p_.num_heads;
       const int64_t h = (item.first + r) % p_.num_heads;
       query.latent[r] = q_latent_.at(b, s, h);
       query.rope[r] = q_rope_.at(b, s, h);
-      limits[r] = row_limit(item.entry, item.first + r);
+      limits[r] = row_limit(item.entry, item.query, item.first + r);
     }
     work.q_dtype = types_.q;
     work.format = &types_.kv;
@@ -212,8 +252,8 @@ class Launch {
     work.q_latent = query.latent;
     work.q_rope = query.rope;
     work.kv = tokens_;
-    work.kv.fixed_page = b;
-    if (p_.block_table != nullptr) work.kv.page_table = table_row(p_, b);
+    work.kv.fixed_page = item.entry.request;
+    if (p_.block_table != nullptr) work.kv.page_table = table_row(p_, item.entry.request);
     work.begin = item.begin;
     work.end = item.end;
     work.row_limit = limits[0] < item.end ? limits : nullptr;
@@ -223,17 +263,18 @@ class Launch {
   }
 
   void combine(const PlanEntry& entry, int64_t first, const Scratch& scratch) const {
-    const int64_t end = std::min(shape_.rows, first + kCombineRows);
+    const QueryTokens query = query_tokens(p_, entry.request);
+    const int64_t end = std::min(query.count * p_.num_heads, first + kCombineRows);
     for (int64_t row = first; row < end; ++row) {
       const States states = partials_.states(entry.first_slot, entry.splits, row);
       const CombinedLse lse = combine_lse(states);
       combine_columns(isa_, states, lse, 0, types_.kv.d_v, scratch.rows);
-      write(entry, row, {scratch.rows, lse.value});
+      write(query, row, {scratch.rows, lse.value});
     }
   }
 
-  void write(const PlanEntry& entry, int64_t row, const RowResult& result) const {
-    outputs_.write(isa_, entry.request, row / p_.num_heads, row % p_.num_heads, result);
+  void write(const QueryTokens& query, int64_t row, const RowResult& result) const {
+    outputs_.write(isa_, query.batch, query.begin + row / p_.num_heads, row % p_.num_heads, result);
   }
 
   const Problem& p_;
@@ -266,7 +307,7 @@ Status plan_size(const Problem& p, const AttentionTypes& types, int64_t* bytes) 
 
 Status plan(const Problem& p, const AttentionTypes& types, Buffer plan) {
   MLA_TRY(check_shapes(p, types));
-  MLA_TRY(check_present({{"seq_lens", p.seq_lens, p.batch}}));
+  MLA_TRY(check_present({{"seq_lens", p.seq_lens, requests_of(p)}}));
   MLA_TRY(check_lengths(p, kMaxInt));
   make_plan(plan_shape(p), seq_lens(p), plan);
   return {};

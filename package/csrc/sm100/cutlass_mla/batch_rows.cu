@@ -13,15 +13,37 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kHeadsPerBlock = 8;  // heads whose queries or results a block copies
 
+// The request of a row, and how many of its query tokens are newer. Bounds come from the caller's
+// device memory: whatever they are, the request is one of those that exist.
+struct RowOwner {
+  int64_t request;  // -1: no request has the row
+  int64_t newer;
+
+  __device__ RowOwner(const RowShape& shape, const RowSource& source, int64_t b, int64_t s)
+      : request(b), newer(shape.q_len - 1 - s) {
+    if (source.query_bounds == nullptr) return;
+    int32_t low = 0, high = source.requests;  // the last request that begins at or before the row
+    while (high - low > 1) {
+      const int32_t middle = low + (high - low) / 2;
+      (source.query_bounds[middle] <= s ? low : high) = middle;
+    }
+    const bool has_request =
+        source.requests > 0 && source.query_bounds[low] <= s && s < source.query_bounds[low + 1];
+    request = has_request ? low : -1;
+    newer = has_request ? source.query_bounds[low + 1] - 1 - s : 0;
+  }
+};
+
 // Returns how many tokens or entries a row may attend to.
-__device__ int32_t row_limit(const RowShape& shape, const RowSource& source, int64_t b, int64_t s) {
+__device__ int32_t row_limit(const RowOwner& owner, const RowSource& source, int64_t s) {
+  if (owner.request < 0) return 0;
   int64_t tokens = source.capacity;
   if (source.lengths != nullptr) {
     const int64_t stated =
-        source.lengths[b * source.lengths_stride_b + s * source.lengths_stride_s];
+        source.lengths[owner.request * source.lengths_stride_b + s * source.lengths_stride_s];
     tokens = min(max(stated, int64_t{0}), source.capacity);
   }
-  if (source.causal) tokens = max(tokens - (shape.q_len - 1 - s), int64_t{0});
+  if (source.causal) tokens = max(tokens - owner.newer, int64_t{0});
   return static_cast<int32_t>(tokens);
 }
 
@@ -128,10 +150,12 @@ __global__ void __launch_bounds__(kThreads)
     pack_query<Word>(query, Heads(blockIdx.y - 1, shape.num_heads), row, b, s);
     return;
   }
-  int32_t tokens = row_limit(shape, source, b, s);
+  const RowOwner owner(shape, source, b, s);
+  int32_t tokens = row_limit(owner, source, s);
   if (source.entries != nullptr) {
-    const int32_t* entries =
-        source.entries + b * source.entries_stride_b + s * source.entries_stride_s;
+    const int32_t* entries = source.entries +
+                             max(owner.request, int64_t{0}) * source.entries_stride_b +
+                             s * source.entries_stride_s;
     tokens = compact(source, entries, tokens, arrays.table + row * arrays.table_stride,
                      arrays.table_stride);
   }
@@ -142,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
     arrays.reduction_lengths[row] = max(tokens, 1);
     arrays.reduction_splits[row] = max(splits, 1);
   }
-  if (tokens == 0) write_empty(shape, results, b, s);
+  if (tokens == 0 && owner.request >= 0) write_empty(shape, results, b, s);
 }
 
 template <class Word>

@@ -31,6 +31,10 @@ struct RowSource {
   const int32_t* lengths;  // tokens of a request, or entries of a row; null for all
   int64_t lengths_stride_b;
   int64_t lengths_stride_s;
+  // Where the query tokens of each request begin, [requests + 1], if requests have different
+  // numbers of them; otherwise null, and the requests are those of the batch.
+  const int32_t* query_bounds;
+  int32_t requests;
   int64_t capacity;      // the most tokens a row can have
   int64_t limit;         // entries outside [0, limit) are absent
   int32_t entry_tokens;  // tokens of an entry

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/queries.h"
 #include "sm100/cutlass_mla/attention_op.h"
 #include "sm100/cutlass_mla/kernel.cuh"
 #include "sm100/decode/decode.h"
@@ -21,6 +22,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::workspace_size(const Problem& pr
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
 Status Decode<kQ, kKv, kOut, kLoad, kSchedule>::launch(const Problem& problem, ConstBuffer,
                                                        Buffer workspace, Stream stream) {
+  MLA_TRY(check_bounds_present(problem));
   return launch_attention(problem, kTraits, {"seq_lens", problem.seq_lens, 1}, workspace.data,
                           stream, prepare, [&](const auto& attention, const auto& layout) {
                             return run(attention, layout, workspace.data, stream);

@@ -4,6 +4,7 @@
 
 #include "common/arithmetic.h"
 #include "common/checks.h"
+#include "common/queries.h"
 #include "sm100/cutlass_mla/split_heuristic.h"
 
 namespace mla::sm100 {
@@ -28,9 +29,13 @@ Status check_layout(const Problem& p, const Traits& traits) {
                            text("powers of two up to ", kTileTokens));
     }
   } else if (is_contiguous(p)) {
-    if (p.q_len != 1) {
-      return Status::error(MLA_UNSUPPORTED, "q_len", text(p.q_len),
+    if (most_query_tokens(p) != 1) {
+      return Status::error(MLA_UNSUPPORTED, "q_len", text(most_query_tokens(p)),
                            "1 for contiguous KV: every query token would need a KV row of its own");
+    }
+    if (is_ragged(p)) {
+      return Status::error(MLA_UNSUPPORTED, "cu_seqlens_q", "a tensor",
+                           "None for contiguous KV, which has a row for each query token");
     }
     if (p.num_pages < p.batch) {
       return Status::error(MLA_SHAPE, "kv_cache", text(p.num_pages, " rows"),
@@ -43,6 +48,16 @@ Status check_layout(const Problem& p, const Traits& traits) {
   return {};
 }
 
+// Tokens of ragged queries are one batch, whatever its stride says.
+Problem with_one_batch(Problem p) {
+  if (!is_ragged(p)) return p;
+  p.q_latent_stride_b = p.q_len * p.q_latent_stride_s;
+  p.q_rope_stride_b = p.q_len * p.q_rope_stride_s;
+  p.out_stride_b = p.q_len * p.out_stride_s;
+  p.lse_stride_b = p.q_len * p.lse_stride_s;
+  return p;
+}
+
 // Returns what a row may attend to: the pages of its request up to its length.
 RowSource row_source(const Problem& p) {
   const bool contiguous = is_contiguous(p);
@@ -53,6 +68,8 @@ RowSource row_source(const Problem& p) {
   source.width = contiguous ? 0 : width;
   source.lengths = static_cast<const int32_t*>(p.seq_lens);
   source.lengths_stride_b = 1;
+  source.query_bounds = is_ragged(p) ? static_cast<const int32_t*>(p.cu_seqlens_q) : nullptr;
+  source.requests = static_cast<int32_t>(std::min(p.num_requests, kMaxInt));
   source.capacity = std::min(saturating_product({width, p.page_size}), kMaxInt - kTileTokens);
   source.limit = p.num_pages;
   source.entry_tokens = static_cast<int32_t>(p.page_size);
@@ -64,7 +81,9 @@ RowSource row_source(const Problem& p) {
 
 }  // namespace
 
-Status describe(const Problem& p, const Traits& traits, AttentionProblem* attention) {
+Status describe(const Problem& given, const Traits& traits, AttentionProblem* attention) {
+  MLA_TRY(check_queries(given));
+  const Problem p = with_one_batch(given);
   MLA_TRY(check_extents(
       {{"num_pages", p.num_pages}, {"page_size", p.page_size}, {"table_width", p.table_width}}));
   MLA_TRY(check_layout(p, traits));

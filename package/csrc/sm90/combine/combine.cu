@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t r = static_cast<int32_t>(row % shape.rows);
   launch_dependent_grids();
   wait_for_prerequisite_grids();
-  if (request >= shape.batch) return;
+  if (request >= shape.batch || r >= params.query_rows(request)) return;
   const PlanView plan = params.plan();
   const int32_t first = plan.first_partial[request];
   const int32_t count = plan.first_partial[request + 1] - first;

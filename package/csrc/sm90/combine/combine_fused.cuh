@@ -44,6 +44,7 @@ class FusedCombine {
         warp_(read_thread_index() / kWarp),
         lane_(read_thread_index() % kWarp),
         first_row_(first_row),
+        rows_(params.query_rows(split.request)),
         request_(split.request),
         first_partial_(split.first_partial),
         splits_(split.splits),
@@ -94,7 +95,7 @@ class FusedCombine {
   __device__ __forceinline__ uint32_t lse_row() const { return lane_ % kFragmentRows; }
 
   __device__ __forceinline__ void load_lse(const Round& round, float (&lse)[kMostOfLane]) const {
-    const bool exists = round.row + lse_row() < static_cast<uint32_t>(params_.shape.rows);
+    const bool exists = round.row + lse_row() < rows_;
 #pragma unroll
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
       lse[i] = -INFINITY;
@@ -147,7 +148,7 @@ class FusedCombine {
     const FragmentLane from(params_.partials, first_partial_, round.row, fragment, lane_);
     const uint32_t groups = params_.partials.rows / kFragmentRows;
     // Nobody has stored the rows that a request does not have.
-    const bool exists = round.row + lane_ / 4 < static_cast<uint32_t>(params_.shape.rows);
+    const bool exists = round.row + lane_ / 4 < rows_;
     const uint32_t count = exists ? splits_ : 0;
 #pragma unroll
     for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
@@ -213,7 +214,7 @@ class FusedCombine {
       }
     }
     const uint32_t r = round.row + row;
-    const bool exists = r < static_cast<uint32_t>(params_.shape.rows);
+    const bool exists = r < rows_;
     if (round.fragment + first == 0) store_row_results(round, r, exists, total);
     if constexpr (Params::kIsSparse) {
       if (exists) total = with_sink(params_, r, shared_.row_max[row], total);
@@ -279,6 +280,7 @@ class FusedCombine {
   const uint32_t warp_;
   const uint32_t lane_;
   const uint32_t first_row_;
+  const uint32_t rows_;  // of the request
   const int32_t request_;
   const uint32_t first_partial_;
   const uint32_t splits_;
@@ -300,8 +302,10 @@ __device__ __forceinline__ void combine_fused(const Params& params, const SplitR
   if (!params.combines) return;
   cutlass::arch::NamedBarrier::sync(2 * kWarpgroup, barrier);
   // The last tiles of a cluster may have no row.
-  if (split.splits == 0 || first_row >= params.shape.rows) return;
-  const int tile_rows = min(params.shape.rows - first_row, kTileRows);
+  if (split.splits == 0) return;
+  const int rows = params.query_rows(split.request);
+  if (first_row >= rows) return;
+  const int tile_rows = min(rows - first_row, kTileRows);
   Combine combine(params, split, first_row, tile_rows, *static_cast<SharedStorage*>(memory),
                   barrier);
   if (threadIdx.x == 0) wait_for_splits(params, split, split.splits);

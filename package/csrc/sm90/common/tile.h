@@ -18,7 +18,8 @@ inline constexpr int kSwizzleRows = 8;  // rows after which the swizzle of share
 inline constexpr int kChunks = kHeadDim / kChunk;
 inline constexpr int kLatentChunks = kLatent / kChunk;
 inline constexpr int kRopeChunk = kLatentChunks;
-inline constexpr int kMaxHeads = 128;
+inline constexpr int kMaxHeads = 256;
+inline constexpr int kMaxSparseHeads = 128;
 
 // The most query rows of the schedule `swap_ab`. It has registers for 32, but over a 16-bit cache
 // `rows_m64` is faster with more than 16.

@@ -20,21 +20,41 @@ struct QueryCoordinates {
   int32_t b;
 };
 
-// A tensor [batch, query token, head], whose requests are those of the batch.
-struct RowView {
-  void* data;
-  int64_t stride[3];
+// Where the query tokens of requests begin that have different numbers of them, and where those of
+// the last one end. Bounds come from the caller's device memory: they are clamped, so that no bound
+// leads out of the tensor.
+struct QueryBounds {
+  const int32_t* bounds;  // [requests + 1]; null: every request has its batch of the tensor
+  int32_t tokens;         // of all requests
 
-  MLA_HOST_DEVICE int64_t offset(int64_t b, int64_t s, int64_t h) const {
-    return b * stride[0] + s * stride[1] + h * stride[2];
+  MLA_HOST_DEVICE int32_t begin(int32_t request) const { return clamped(bounds[request], tokens); }
+  // The tokens of a request, of which there are `most`.
+  MLA_HOST_DEVICE int32_t count(int32_t request, int32_t most) const {
+    const int32_t first = begin(request);
+    const int32_t left = clamped(bounds[request + 1], tokens) - first;
+    return clamped(left, most);
   }
 
+ private:
+  static MLA_HOST_DEVICE int32_t clamped(int32_t number, int32_t most) {
+    return number < 0 ? 0 : number < most ? number : most;
+  }
+};
+
+// A tensor [batch, query token, head], whose requests are those of the batch, or tokens of one.
+struct RowView {
+  void* data;
+  int64_t stride[3];  // the first one is 0 where there are bounds
+  QueryBounds bounds;
+
   template <class T>
-  MLA_HOST_DEVICE T* at(int64_t request, int64_t s, int64_t h) const {
-    return static_cast<T*>(data) + offset(request, s, h);
+  MLA_HOST_DEVICE T* at(int32_t request, int64_t s, int64_t h) const {
+    if (bounds.bounds != nullptr) s += bounds.begin(request);
+    return static_cast<T*>(data) + request * stride[0] + s * stride[1] + h * stride[2];
   }
 
   MLA_HOST_DEVICE QueryCoordinates coordinates(int32_t request, int32_t s) const {
+    if (bounds.bounds != nullptr) return {bounds.begin(request) + s, 0};
     return {s, request};
   }
 };

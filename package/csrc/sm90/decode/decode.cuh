@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/checks.h"
+#include "common/queries.h"
 #include "cuda/launch.h"
 #include "sm90/combine/combine.h"
 #include "sm90/decode/decode.h"
@@ -58,7 +59,8 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem&
   MLA_TRY(decode::check_problem(problem, kTraits));
   decode::Params params = {};  // a kernel prefetches all maps, also those that stay empty
   MLA_TRY(decode::describe(problem, kTraits, shape, plan.data, workspace.data, &params));
-  if (shape.batch == 0 || shape.rows == 0) return {};
+  if (shape.batch == 0 || shape.rows == 0 || problem.q_len == 0) return {};
+  MLA_TRY(check_bounds_present(problem));
   constexpr int kHasRope = kTraits.format().rope > 0;
   const int64_t slots = saturating_product({problem.num_pages, problem.page_size});
   MLA_TRY(check_present({{"q", problem.q_latent, 1},
@@ -70,7 +72,7 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem&
   // A thread that has no context yet gets one here, and the driver encodes no map without.
   const cuda::DeviceGuard guard(problem.device);
   MLA_TRY(guard.status());
-  if (params.capacity > 0) MLA_TRY(decode::encode_maps(kTraits, &params));
+  if (params.capacity > 0) MLA_TRY(decode::encode_maps(problem, kTraits, &params));
   MLA_TRY(prepare(problem.device));
   const Kernel kernel =
       Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::of(shape);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "common/checks.h"
+#include "common/queries.h"
 #include "sm90/common/alignment.h"
 #include "sm90/common/refuse.h"
 #include "sm90/common/scales.h"
@@ -57,13 +58,24 @@ bool combines(const Shape& shape) {
   return shape.max_splits == 0 && shape.parts > 1 && shape.parts <= kMaxParts;
 }
 
-RowView rows(void* data, int64_t b, int64_t s, int64_t h) { return {data, {b, s, h}}; }
+// A view of queries or results.
+RowView rows(const Problem& p, void* data, int64_t b, int64_t s, int64_t h) {
+  if (!is_ragged(p)) return {data, {b, s, h}, {}};
+  return {data,
+          {0, s, h},
+          {static_cast<const int32_t*>(p.cu_seqlens_q), static_cast<int32_t>(p.q_len)}};
+}
 
 }  // namespace
 
 Status describe_shape(const Problem& p, Shape* shape) {
-  return sm90::describe_shape(
-      {p.device, p.batch, p.q_len, p.num_heads, p.max_splits, p.batch_invariant != 0}, shape);
+  MLA_TRY(check_queries(p));
+  if (p.q_len > kMaxInt) {
+    return refuse("q", text(p.q_len, " tokens"), "fewer than 2^31");
+  }
+  return sm90::describe_shape({p.device, requests_of(p), most_query_tokens(p), p.num_heads,
+                               p.max_splits, p.batch_invariant != 0},
+                              shape);
 }
 
 Status check_problem(const Problem& p, const Traits& traits) {
@@ -74,17 +86,17 @@ Status check_problem(const Problem& p, const Traits& traits) {
                   "fewer than 2^31 of each");
   }
   if (is_contiguous(p)) {
-    if (p.num_pages < p.batch) {
+    if (p.num_pages < requests_of(p)) {
       return Status::error(MLA_SHAPE, "kv_cache", text(p.num_pages, " rows"),
-                           text("a row for each of ", p.batch, " requests"));
+                           text("a row for each of ", requests_of(p), " requests"));
     }
   } else if (traits.load == Load::tma && p.page_size % kSwizzleRows != 0) {
     return refuse("page_size", text(p.page_size),
                   text("multiples of ", kSwizzleRows, "; others take load gather"));
   }
-  const int64_t rows = saturating_product({p.q_len, p.num_heads});
+  const int64_t rows = saturating_product({most_query_tokens(p), p.num_heads});
   if (traits.schedule == Schedule::swap_ab && rows > swap_ab_rows(traits.kv)) {
-    return refuse("q_len", text(p.q_len, " tokens of ", p.num_heads, " heads"),
+    return refuse("q_len", text(most_query_tokens(p), " tokens of ", p.num_heads, " heads"),
                   text("up to ", swap_ab_rows(traits.kv), " rows; more take schedule rows_m64"));
   }
   return check_kv(p, traits);
@@ -106,17 +118,17 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   params->capacity = static_cast<int32_t>(std::min(
       p.num_pages == 0 ? 0 : saturating_product({width, p.page_size}), kMaxInt - kTileTokens * 2));
   auto& query = params->query;
-  query.latent = rows(p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
-  query.rope = rows(p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
+  query.latent = rows(p, p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
+  query.rope = rows(p, p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
   query.is_aligned_to_16 = is_query_aligned(p, traits);
   query.by_tma = traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 &&
                  (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
-  params->out = rows(p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
+  params->out = rows(p, p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
   const std::initializer_list<Stride> out_strides = {
       {p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}};
   params->out_is_aligned_to_4 = is_aligned_to_4_elements(p.out, traits.out, out_strides);
   params->out_is_aligned_to_16 = is_aligned_to_16_bytes(p.out, traits.out, out_strides);
-  params->lse = rows(p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h);
+  params->lse = rows(p, p.lse, p.lse_stride_b, p.lse_stride_s, p.lse_stride_h);
   const int box_tokens = box_of(p, traits, shape);
   params->kv = {{p.kv_latent, p.kv_rope, p.kv_latent_stride_page, p.kv_latent_stride_token,
                  p.kv_rope_stride_page, p.kv_rope_stride_token},
@@ -137,18 +149,16 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   return {};
 }
 
-Status encode_maps(const Traits& traits, Params* params) {
+Status encode_maps(const Problem& p, const Traits& traits, Params* params) {
   if (traits.load == Load::tma) {
     MLA_TRY(encode_kv_maps(params->kv, traits, &params->latent_map, &params->rope_map));
   }
   auto& query = params->query;
   if (!query.by_tma) return {};
-  const Shape& shape = params->shape;
   const CacheFormat& format = traits.format();
-  return encode_query_maps(
-      {shape.batch, shape.q_len, shape.num_heads, query.latent.data, query.latent.stride,
-       query.rope.data, query.rope.stride, format.latent, format.rope},
-      traits.q, &query.latent_map, &query.rope_map);
+  return encode_query_maps({p.batch, p.q_len, p.num_heads, query.latent.data, query.latent.stride,
+                            query.rope.data, query.rope.stride, format.latent, format.rope},
+                           traits.q, &query.latent_map, &query.rope_map);
 }
 
 }  // namespace mla::sm90::decode

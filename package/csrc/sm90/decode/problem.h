@@ -22,6 +22,6 @@ Status describe(const mla_decode_problem& problem, const Traits& traits, const S
                 const void* plan, void* workspace, Params* params);
 
 // Encodes the maps of what the launch loads by TMA.
-Status encode_maps(const Traits& traits, Params* params);
+Status encode_maps(const mla_decode_problem& problem, const Traits& traits, Params* params);
 
 }  // namespace mla::sm90::decode

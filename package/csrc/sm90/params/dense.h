@@ -36,6 +36,14 @@ struct Params {
 
   MLA_HOST_DEVICE PlanView plan() const { return PlanView(plan_buffer, shape); }
   MLA_HOST_DEVICE int32_t kv_length(int32_t request) const { return lengths[request]; }
+  // The query tokens of a request; shape.q_len are the most.
+  MLA_HOST_DEVICE int32_t query_tokens(int32_t request) const {
+    return out.bounds.bounds == nullptr ? shape.q_len : out.bounds.count(request, shape.q_len);
+  }
+  // The query rows of a request; shape.rows are the most.
+  MLA_HOST_DEVICE int32_t query_rows(int32_t request) const {
+    return out.bounds.bounds == nullptr ? shape.rows : query_tokens(request) * shape.num_heads;
+  }
 };
 
 }  // namespace mla::sm90::decode

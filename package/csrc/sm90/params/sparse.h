@@ -72,6 +72,8 @@ struct Params {
   float out_scale;
 
   MLA_HOST_DEVICE const UniformPlan& plan() const { return uniform_plan; }
+  MLA_HOST_DEVICE int32_t query_tokens(int32_t) const { return 1; }
+  MLA_HOST_DEVICE int32_t query_rows(int32_t) const { return shape.rows; }
   MLA_HOST_DEVICE int32_t kv_length(int32_t token) const {
     const QueryCoordinates at = query.coordinates(token, 0);
     return extra.topk > 0 ? extra_begins + extra.length_of(at.b, at.s) : main.length_of(at.b, at.s);

@@ -16,10 +16,10 @@ inline constexpr int kMaxParts = 144;
 
 struct Shape {
   int32_t batch;
-  int32_t q_len;
+  int32_t q_len;  // of a request, at most
   int32_t num_heads;
   Divisor heads;       // num_heads
-  int32_t rows;        // of a request: q_len * num_heads
+  int32_t rows;        // of a request, at most: q_len * num_heads
   int32_t cluster;     // blocks that share KV, each with a tile of rows
   int32_t groups;      // of cluster * kTileRows rows, in a request
   int32_t parts;       // runs of KV blocks, each computed by one cluster a group

@@ -38,6 +38,7 @@ class TileScheduler {
     asm volatile("" : "+r"(part));  // or the compiler keeps the boundary's address in registers
     const Boundary last = plan.boundary(part + 1);
     const int length = params_.kv_length(r);
+    const bool has_rows = params_.query_rows(r) > first_row_of_cluster();
     const int first_partial = plan.first_partial_of(r);
     const int splits = plan.partials_of(r);
     if (at_.request >= params_.shape.batch || r > last.request ||
@@ -45,7 +46,7 @@ class TileScheduler {
       return false;
     }
     work.request = r;
-    work.tokens = min(max(length, 0), params_.capacity);
+    work.tokens = has_rows ? min(max(length, 0), params_.capacity) : 0;
     work.partial = splits > 0 ? first_partial + at_.split : -1;
     // Of two splits, the first is the last work tile of its part. In a pair, so is the second.
     const bool combines_two = splits == 2 && (at_.split == 0 || at_.in_pair);
@@ -66,6 +67,12 @@ class TileScheduler {
   }
 
  private:
+  // The first row of a request that the cluster has: one of few query tokens has fewer rows.
+  __device__ int first_row_of_cluster() const {
+    if constexpr (Params::kIsSparse) return 0;
+    return static_cast<int>(blockIdx.x) / params_.shape.cluster * params_.shape.cluster * kTileRows;
+  }
+
   const Params& params_;
   const int part_;
   Boundary at_;

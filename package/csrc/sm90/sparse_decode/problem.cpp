@@ -35,6 +35,9 @@ Status check_shapes(const Problem& p, const Names& names) {
 // Query tokens are requests of one token each.
 Status set_shape(const Problem& p, Params* params) {
   const int64_t tokens = saturating_product({p.batch, p.q_len});
+  if (p.num_heads > kMaxSparseHeads) {
+    return refuse("num_heads", text(p.num_heads), text("1 to ", kMaxSparseHeads));
+  }
   MLA_TRY(describe_shape({p.device, tokens, 1, p.num_heads, 0, false}, &params->shape));
   params->shape.parts = std::min(params->shape.parts, kMaxParts);
   return {};

@@ -51,6 +51,8 @@ class Call:
         The results by name, and what the op writes, as it was afterwards; empty where the launch failed.
     planned : dict
         The numbers that a plan brought; empty without a plan.
+    invariant : bool
+        Whether ``mla_kernels.batch_invariant`` was on.
     pages : dict
         Of a cache of which only some pages are kept, their numbers in the pool.
     pool : dict
@@ -70,6 +72,7 @@ class Call:
     inputs: dict[str, Any]
     outputs: dict[str, Any] = field(default_factory=dict)
     planned: dict[str, Any] = field(default_factory=dict)
+    invariant: bool = False
     pages: dict[str, torch.Tensor] = field(default_factory=dict)
     pool: dict[str, int] = field(default_factory=dict)
     strides: dict[str, list[int]] = field(default_factory=dict)
@@ -77,7 +80,7 @@ class Call:
     info: dict[str, Any] = field(default_factory=dict)
 
 
-_STATED = ("op", "arch", "variant", "baked", "planned", "pool", "strides", "failure", "info")
+_STATED = ("op", "arch", "variant", "baked", "planned", "invariant", "pool", "strides", "failure", "info")
 """Attributes that are kept as JSON; ``numbers`` stands beside them for inputs that are no tensors."""
 
 
@@ -146,6 +149,7 @@ def _call(stated: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Call:
         _require(isinstance(stated[name], dict), f"{name} is not an object")
     for name in ("op", "arch", "variant", "failure"):
         _require(isinstance(stated[name], str), f"{name} is not a string")
+    _require(type(stated["invariant"]) is bool, "invariant is no flag")
     _require(stated["op"] in SIGNATURES, f"this version has no op {stated['op']!r}")
     call = Call(
         **{name: stated[name] for name in _STATED},

@@ -45,6 +45,8 @@ def _told(path: Path, arch: str | None) -> dict[str, Any]:
         hint = "" if arch or call.arch == "cpu" else "; --arch=cpu replays it on the host"
         raise type(error)(*_said(error, path, hint)) from error
     wanted = replay.wanted(call, launched.variant)
+    for results in (call.outputs, launched.results, wanted):
+        replay.forget_unwritten(call, results)
     recorded = list(verdict.differences(launched.variant, call.outputs, wanted))
     again = list(verdict.differences(launched.variant, launched.results, wanted))
     was, now = (any(each.wrong for each in found) for found in (recorded, again))

@@ -15,6 +15,7 @@ from mla_kernels.diagnostics import info
 from mla_kernels.diagnostics.recording import call as calls
 from mla_kernels.diagnostics.recording.call import Call
 from mla_kernels.diagnostics.recording.referenced import REFERENCES, gathered, kept_pages
+from mla_kernels.kernels import invariance
 from mla_kernels.kernels.base import Kernel
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.manifest import library_name, sha256
@@ -45,6 +46,7 @@ def before(kernel: Kernel, given: dict[str, Any]) -> Call:
     plan = given.get("plan")
     if plan is not None:
         call.planned = {name: getattr(plan, name) for name in SIGNATURES[op].planned}
+    call.invariant = invariance.enabled
     call.info = {**_machine(), **_payload(kernel.variant.payload), "recorded": _now(), "device": _device(tensors)}
     return call
 

@@ -19,6 +19,7 @@ from mla_kernels.diagnostics.recording.call import Call
 from mla_kernels.diagnostics.recording.verdict import same_bits
 from mla_kernels.errors import UnsupportedError
 from mla_kernels.kernels.base import Kernel
+from mla_kernels.kernels.invariance import batch_invariant
 from mla_kernels.kernels.ops import KERNELS
 from mla_kernels.kernels.planned import plan_for
 from mla_kernels.payloads.discovery import payloads
@@ -62,9 +63,10 @@ def again(call: Call, arch: str) -> Launched:
     }
     kernel = _kernel(call, arch, given, results)
     asked = dict(given)
-    if any(call.planned.values()):
-        asked["plan"] = plan_for(kernel, given["q"], given["seq_lens"], **call.planned)
-    returned = kernel.launch(**asked, **results, check=True)
+    with batch_invariant(call.invariant and not call.planned):  # a plan has its own flag
+        if any(call.planned.values()):
+            asked["plan"] = plan_for(kernel, given["q"], given["seq_lens"], **call.planned)
+        returned = kernel.launch(**asked, **results, check=True)
     names = [output.name for output in SIGNATURES[call.op].outputs]
     results = dict(zip(names, returned if len(names) > 1 else (returned,), strict=False))
     results |= {name: given[name] for name in calls.written(call.op)}
@@ -96,6 +98,18 @@ def wanted(call: Call, variant: Variant, dtype: torch.dtype = torch.float64) -> 
     return results | {name: given[name] for name in calls.written(call.op)}
 
 
+def forget_unwritten(call: Call, results: dict[str, Any]) -> None:
+    """Put 0 where a launch writes nothing: for tokens of ragged queries that belong to no request."""
+    bounds = call.inputs.get("cu_seqlens_q")
+    if bounds is None:
+        return
+    first_token, end = int(bounds[0]), int(bounds[-1])
+    for name, axis in (("out", 1), ("lse", 2)):
+        if name in results:
+            tokens = results[name].movedim(axis, 0)
+            tokens[:first_token] = tokens[end:] = 0
+
+
 def _kernel(call: Call, arch: str, given: dict[str, Any], results: dict[str, Any]) -> Kernel:
     """The kernel of the recorded variant, or of what the op in one call would choose for the tensors."""
     registry = payloads().registry_of(arch)
@@ -106,6 +120,8 @@ def _kernel(call: Call, arch: str, given: dict[str, Any], results: dict[str, Any
     by = [given[name] if name in given else call.baked.get(name) for name in signature.selects_by]
     if signature.layout:
         by.append(given.get(signature.layout) is not None)
+    if signature.ragged:
+        by.append(call.planned.get(signature.ragged, 0))
     tensors = tuple(given.get(name, results.get(name)) for name in signature.selects)
     return selection.select(getattr(selection, call.op), tensors, *by)
 

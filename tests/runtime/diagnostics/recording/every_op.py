@@ -35,6 +35,13 @@ def decode_without_pages() -> None:
     )
 
 
+def decode_of_ragged_queries() -> None:
+    """Requests with none, two and three query tokens, and one that belongs to no request."""
+    small = Decode()
+    q, bounds = torch.randn(1, 6, 4, 576).bfloat16(), torch.tensor([0, 0, 2, 5], dtype=torch.int32)
+    mla.decode(**small.arguments(q=q, cu_seqlens_q=bounds, max_q_len=3))
+
+
 def sparse_decode() -> None:
     """A sink, a second cache, lengths of both, and the largest logits."""
     small = Decode()
@@ -92,6 +99,7 @@ CALLS: tuple[Callable[[], None], ...] = (
     decode,
     decode_of_pairs,
     decode_without_pages,
+    decode_of_ragged_queries,
     sparse_decode,
     sparse_decode_of_bytes,
     sparse_prefill,

@@ -62,7 +62,7 @@ def test_kernels_from_lookup_plans_and_numpy_are_recorded(tmp_path):
         kernel(**vars(small), plan=plan, softmax_scale=SCALE)
         kernel.launch(**{name: value.numpy() for name, value in vars(small).items()}, softmax_scale=np.float64(SCALE))
     first, second = map(calls.load, files)
-    assert first.planned == {"max_splits": 2, "batch_invariant": False}
+    assert first.planned == {"max_splits": 2, "batch_invariant": False, "max_q_len": 0}
     assert second.planned == {}
     assert torch.equal(first.inputs["q"], second.inputs["q"])
     assert torch.equal(first.outputs["out"], second.outputs["out"])
@@ -77,6 +77,14 @@ def test_a_compiled_graph_is_recorded(tmp_path):
         op(torch.ones(2, 1, 4, 8), torch.zeros(2, 1, 4), None, None)
     assert torch_ops
     assert calls.load(files[0]).op == "merge_states"
+
+
+def test_the_switch_for_batch_invariance_is_recorded(tmp_path):
+    with record(tmp_path) as files:
+        decode()
+        with mla.batch_invariant():
+            decode()
+    assert [calls.load(file).invariant for file in files] == [False, True]
 
 
 def test_only_the_ops_that_were_asked_for(tmp_path):

@@ -137,6 +137,7 @@ def restated(path, change):
         (lambda stated, _: stated.update(op=[]), "op is not a string"),
         (lambda stated, _: stated.pop("strides"), "lacks a field"),
         (lambda stated, _: stated.update(more=1), "lacks a field"),
+        (lambda stated, _: stated.update(invariant=1), "invariant is no flag"),
         (lambda stated, _: stated.update(baked=[1]), "baked is not an object"),
         (lambda stated, _: stated["numbers"].update(softmax_scale="1"), "softmax_scale is not what decode takes"),
         (lambda stated, _: stated["numbers"].update(causal=1), "causal is not what decode takes"),

@@ -14,9 +14,10 @@ from mla_kernels.diagnostics import record
 from mla_kernels.diagnostics.cli import main
 from mla_kernels.diagnostics.recording import call as calls
 from mla_kernels.diagnostics.recording.referenced import REFERENCES
+from mla_kernels.kernels import invariance
 from mla_kernels.kernels.ops import KERNELS
 
-from tests.runtime.diagnostics.recording.every_op import CALLS, decode, store_kv
+from tests.runtime.diagnostics.recording.every_op import CALLS, decode, decode_of_ragged_queries, store_kv
 from tests.runtime.small_decode import Decode
 
 
@@ -72,7 +73,7 @@ def test_a_result_that_is_wrong_is_found(file, replayed):
     for name, tensor in pieces(original.outputs):
         call = calls.load(file)
         (bad,) = (part for key, part in pieces(call.outputs) if key == name)
-        last = tuple(extent - 1 for extent in tensor.shape)
+        last = last_written(original, name, tensor)
         bad[last] = 77 if tensor.dtype == torch.int32 else float(tensor[last]) + 1
         path = file.with_name("changed.safetensors")
         calls.save(call, path)
@@ -84,6 +85,28 @@ def test_a_result_that_is_wrong_is_found(file, replayed):
         assert found[0]["at"][:-1] == found[0]["rows"][0]
         assert found[0]["columns"] == [found[0]["at"][-1]] * 2
         assert {each["wrong"] for each in told["replayed_results"]} == {0}
+
+
+def last_written(call, name, tensor):
+    """The last element of a result; of ragged queries, of the last token that belongs to a request."""
+    place = [extent - 1 for extent in tensor.shape]
+    if call.inputs.get("cu_seqlens_q") is not None:
+        place[1 if name == "out" else 2] = int(call.inputs["cu_seqlens_q"][-1]) - 1
+    return tuple(place)
+
+
+def test_tokens_of_no_request_are_not_compared(tmp_path, replayed):
+    """A launch writes nothing there."""
+    with record(tmp_path) as files:
+        decode_of_ragged_queries()
+
+    def spoil(call):
+        call.outputs["out"][0, 5] = 1e6
+        call.outputs["lse"][0, :, 5] = 1e6
+
+    changed(files[0], spoil)
+    status, told = replayed(files[0])
+    assert (status, told["replayed"]["same_bits"]) == (0, True)
 
 
 def test_only_pages_that_a_call_refers_to_are_kept(file):
@@ -158,6 +181,33 @@ def test_a_value_that_is_out_of_range_is_named(tmp_path, capsys):
     changed(files[0], lambda call: call.inputs["seq_lens"].fill_(900))
     assert main(["replay", str(files[0])]) == 1
     assert "seq_lens[0]: got 900; accepts 0 to 48" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("example", CALLS[:4], ids=lambda call: call.__name__)
+def test_the_op_in_one_call_serves_where_the_variant_is_not_installed(tmp_path, replayed, example):
+    with record(tmp_path) as files:
+        example()
+    changed(files[-1], lambda call: vars(call).update(variant="another"))
+    status, told = replayed(files[-1])
+    assert (status, told["replayed"]["variant"][:10]) == (0, "cpu_decode")
+
+
+@pytest.mark.parametrize("planned", [{}, {"max_splits": 2, "batch_invariant": False, "max_q_len": 0}])
+def test_a_replay_switches_batch_invariance_as_it_was(tmp_path, monkeypatch, planned):
+    """A plan has a flag of its own."""
+    seen = []
+    with record(tmp_path) as files:
+        decode()
+    changed(files[0], lambda call: vars(call).update(invariant=True, planned=planned))
+    launch = KERNELS["decode"].launch
+
+    def watched(kernel, **given):
+        seen.append((invariance.enabled, getattr(given.get("plan"), "batch_invariant", None)))
+        return launch(kernel, **given)
+
+    monkeypatch.setattr(KERNELS["decode"], "launch", watched)
+    assert main(["replay", str(files[0])]) == 0
+    assert seen == [(False, False) if planned else (True, None)]
 
 
 def test_a_variant_that_is_not_installed_is_replaced(tmp_path, replayed):

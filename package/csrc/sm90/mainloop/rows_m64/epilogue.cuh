@@ -29,10 +29,11 @@ struct Epilogue {
   // Stores a partial result that the blocks combine, in fragments.
   __device__ __forceinline__ void store_partial(const WorkTile& work, const Rows& scale) const {
     const int r = request_row();
-    if (r / 16 * 16 >= params.shape.rows) return;  // none of the warp's rows exists
+    const int rows = params.query_rows(work.request);
+    if (r / 16 * 16 >= rows) return;  // none of the warp's rows exists
     const FragmentLane to = lane_of_half(work.partial, r, 0);
-    store_half<0>(to, 0, r, scale);
-    if constexpr (Format::kHalves == 2) store_half<1>(to, kHalfFragments, r, scale);
+    store_half<0>(to, 0, r, rows, scale);
+    if constexpr (Format::kHalves == 2) store_half<1>(to, kHalfFragments, r, rows, scale);
   }
 
   // Stores what else there is of the rows of a split without tokens. The warpgroup of the logits
@@ -40,7 +41,7 @@ struct Epilogue {
   __device__ __forceinline__ void store_empty_rows(const WorkTile& work) const {
     const int thread = read_thread_index();
     const int r = shared.tile_row_of_request() + thread;
-    if (thread >= kTileRows || r >= params.shape.rows) return;
+    if (thread >= kTileRows || r >= params.query_rows(work.request)) return;
     store_work_tile_lse(params, work, r, -INFINITY);
     if constexpr (Params::kIsSparse) store_work_tile_max_logit(params, work, r, -INFINITY);
   }
@@ -82,7 +83,7 @@ struct Epilogue {
     const bool in_pair = shared.split_request.is_pair();
     int half = in_pair && work.partial > work.other_partial;
     if (in_pair) {
-      exchange_partials(work.partial, request_row(), half, scale);
+      exchange_partials(work, request_row(), half, scale);
       count(true);
     } else {
       // The right half waits in the memory of tiles, since there are no registers for both.
@@ -143,14 +144,14 @@ struct Epilogue {
   // Stores both rows of a thread, of one half of the accumulators, in fragments: from `first` on.
   template <int kHalfOfColumns>
   __device__ __forceinline__ void store_half(const FragmentLane& to, uint32_t first, int r,
-                                             const Rows& scale) const {
+                                             int rows, const Rows& scale) const {
 #pragma unroll
     for (int i = 0; i < static_cast<int>(kSideFragments); ++i) {
 #pragma unroll
       for (int row = 0; row < kThreadRows; ++row) {
         // As each row has a condition, the compiler packs one after the other. It has no registers
         // for several at once.
-        if (r + row * 8 >= params.shape.rows) continue;
+        if (r + row * 8 >= rows) continue;
         LaneSums own;
 #pragma unroll
         for (int k = 0; k < static_cast<int>(kLaneSums); ++k) {
@@ -172,7 +173,7 @@ struct Epilogue {
     const int thread = read_thread_index();
     float* const to =
         params.partials.row(work.partial, r) + thread / kWarpgroup * kPvColumns + thread % 4 * 2;
-    if (r >= params.shape.rows) return;
+    if (r >= params.query_rows(work.request)) return;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       *reinterpret_cast<float2*>(to + offset(j)) = sums<kRow>(j, scale);
@@ -210,7 +211,7 @@ struct Epilogue {
 
   // Gives the other block of a pair the half that this one does not keep, and moves what it keeps
   // to the first registers.
-  __device__ __forceinline__ void exchange_partials(int partial, int r, int kept,
+  __device__ __forceinline__ void exchange_partials(const WorkTile& work, int r, int kept,
                                                     const Rows& scale) {
     if (kept == 1) {
 #pragma unroll
@@ -220,14 +221,16 @@ struct Epilogue {
         out[1](e) = sum;
       }
     }
-    if (r / 16 * 16 >= params.shape.rows) return;
-    store_half<1>(lane_of_half(partial, r, 1 - kept), 0, r, scale);
+    const int rows = params.query_rows(work.request);
+    if (r / 16 * 16 >= rows) return;
+    store_half<1>(lane_of_half(work.partial, r, 1 - kept), 0, r, rows, scale);
   }
 
   // Combines one half, whose sums are in the first registers; `r` is the first of a thread's rows.
   __device__ __forceinline__ void combine_half(const WorkTile& work, int r, int half,
                                                const Rows& scale) const {
-    if (r / 16 * 16 >= params.shape.rows) return;
+    const int rows = params.query_rows(work.request);
+    if (r / 16 * 16 >= rows) return;
     const int thread = read_thread_index();
     const int column =
         half * kHalf + thread / kWarpgroup * kPvColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
@@ -239,7 +242,7 @@ struct Epilogue {
       for (uint32_t i = 0; i < kSideFragments; ++i) {
         // Nobody has stored the rows that a request does not have.
         others[row][i] = {};
-        if (r + row * 8 < params.shape.rows) others[row][i] = from.load(i, row);
+        if (r + row * 8 < rows) others[row][i] = from.load(i, row);
       }
     }
     combine_row<0>(work, r, column, scale[0], others[0]);
@@ -250,7 +253,7 @@ struct Epilogue {
   template <int kRow>
   __device__ __forceinline__ void combine_row(const WorkTile& work, int r, int column, float scale,
                                               const PackedSums (&others)[kSideFragments]) const {
-    const bool exists = r < params.shape.rows;
+    const bool exists = r < params.query_rows(work.request);
     const float own_lse = exists ? of_row(params.partials.lse, work.partial, r) : -INFINITY;
     const float other_lse = exists ? of_row(params.partials.lse, work.other_partial, r) : -INFINITY;
     const float row_max = fmaxf(own_lse, other_lse);

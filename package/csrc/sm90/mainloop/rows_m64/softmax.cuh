@@ -32,7 +32,7 @@ class Softmax {
       : params_(params), first_row_(first_row), thread_(threadIdx.x % kWarpgroup) {}
 
   __device__ __forceinline__ void start(const WorkTile& work) {
-    const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
+    const int hidden = params_.causal ? params_.query_tokens(work.request) - 1 : 0;
     seen_by_all_ = work.tokens - hidden;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
@@ -199,7 +199,7 @@ class Softmax {
 
   __device__ __forceinline__ void store_row_results(const WorkTile& work, int i) const {
     const int r = request_row(i);
-    if (r >= params_.shape.rows) return;
+    if (r >= params_.query_rows(work.request)) return;
     if constexpr (Params::kIsSparse) {
       store_work_tile_max_logit(params_, work, r, max_logit_[i] * logit_scale(i));
     }

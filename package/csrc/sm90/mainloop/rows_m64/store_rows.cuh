@@ -31,7 +31,8 @@ struct StoreRows {
   __device__ __forceinline__ void run(const WorkTile& work, const Rows& scale,
                                       Vector* const (&halves)[kHalves],
                                       const Release& release) const {
-    const bool exists = is_row(shared.tile_row_of_request() + warp_row());
+    const int rows = params.query_rows(work.request);
+    const bool exists = shared.tile_row_of_request() + warp_row() < rows;
     if (exists) {
       clear_rows_without_p(scale);
 #pragma unroll
@@ -39,7 +40,7 @@ struct StoreRows {
       __syncwarp();
     }
     if (!exists || !params.out_is_aligned_to_16) {
-      if (exists) store_elements(work, halves);
+      if (exists) store_elements(work, rows, halves);
       return release();
     }
     Vector own[kHalves][kWarpRows / kRowsAtOnce];
@@ -53,7 +54,7 @@ struct StoreRows {
 #pragma unroll
     for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
       const int r = shared.tile_row_of_request() + row_at(i);
-      if (!is_row(r)) return;
+      if (r >= rows) return;
       auto* const to = reinterpret_cast<Vector*>(out_at(work, r));
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
@@ -64,10 +65,11 @@ struct StoreRows {
 
   // Stores the rows of a request without tokens.
   __device__ __forceinline__ void run_without_tokens(const WorkTile& work) const {
+    const int rows = params.query_rows(work.request);
 #pragma unroll 1
     for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
       const int r = shared.tile_row_of_request() + row_at(i);
-      if (!is_row(r)) return;
+      if (r >= rows) return;
       uint16_t* const to = out_at(work, r);
 #pragma unroll
       for (int e = 0; e < kHalves * kVectorElements<Element>; ++e) {
@@ -77,9 +79,6 @@ struct StoreRows {
   }
 
  private:
-  // Whether a request has the row.
-  __device__ __forceinline__ bool is_row(int r) const { return r < params.shape.rows; }
-
   // The first of the rows of a tile that a warp has.
   static __device__ __forceinline__ int warp_row() {
     return static_cast<uint32_t>(read_thread_index()) % kWarpgroup / kWarp * kWarpRows;
@@ -143,12 +142,12 @@ struct StoreRows {
   }
 
   // Stores rows that are not aligned to 16 bytes.
-  __device__ __forceinline__ void store_elements(const WorkTile& work,
+  __device__ __forceinline__ void store_elements(const WorkTile& work, int rows,
                                                  Vector* const (&halves)[kHalves]) const {
 #pragma unroll 1
     for (int i = 0; i < kWarpRows / kRowsAtOnce; ++i) {
       const int r = shared.tile_row_of_request() + row_at(i);
-      if (!is_row(r)) return;
+      if (r >= rows) return;
       uint16_t* const to = out_at(work, r);
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {

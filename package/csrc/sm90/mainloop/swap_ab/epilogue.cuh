@@ -121,7 +121,9 @@ struct Epilogue {
     const float inverse = total == 0 ? 0 : params.out_scale / total;
     const float2 both = {factors[0] * inverse, factors[1] * inverse};
     factors_of_rows()[row] = consumer == 0 ? both : float2{both.y, both.x};
-    if (consumer > 0 || row >= params.shape.rows) return;
+    const int rows = params.query_rows(work.request);
+    if (row == 0) shared.query_rows[consumer] = rows;  // for those who have no registers to find it
+    if (consumer > 0 || row >= rows) return;
     store_work_tile_lse(params, work, row,
                         total == 0 ? -INFINITY : (row_max * scale + log2f(total)) * kLn2);
   }
@@ -170,7 +172,7 @@ struct Epilogue {
                                             const LaneSums& sums) const {
     const int warp = threadIdx.x % kWarpgroup / kWarp;
     const int column = chunk * kChunk + warp * static_cast<int>(kFragmentNeighbours);
-    const bool exists = r < params.shape.rows;
+    const bool exists = r < shared.query_rows[consumer];
     if (work.partial < 0) {
       auto* const to = params.out.template at<uint16_t>(work.request, params.shape.token_of(r),
                                                         params.shape.head_of(r)) +

@@ -59,7 +59,7 @@ struct QueryProducer {
   // Rows that do not exist become zeros.
   __device__ __forceinline__ void copy(int32_t request, int r, Chunks& q) const {
     const int lane = threadIdx.x % kWarp;
-    const bool exists = r < params.shape.rows;
+    const bool exists = r < params.query_rows(request);
     const int s = exists ? params.shape.token_of(r) : 0;
     const int h = exists ? params.shape.head_of(r) : 0;
     const auto* const latent = params.query.latent.template at<const uint16_t>(request, s, h);

@@ -35,6 +35,7 @@ struct SharedStorage {
   float logit_scale[kScaleStages][kRows];
   float of_warps[kConsumers][kWarps][kRows];  // maxima of a tile, then sums of a work tile
   float row_max[kConsumers][kRows];           // of a work tile
+  int query_rows[kConsumers];                 // of a work tile
   WorkTilePipeline work_tiles;
   SplitRequest split_request;
   typename Format::KvPipelines pipelines;

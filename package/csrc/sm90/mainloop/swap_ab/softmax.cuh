@@ -32,6 +32,7 @@ class Softmax {
   // The scales are read anew for each tile, since there are no registers for them.
   __device__ __forceinline__ void start(const WorkTile& work, const float (&scales)[kRows]) {
     tokens_ = work.tokens;
+    request_ = work.request;
     scales_ = scales;
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
@@ -42,8 +43,8 @@ class Softmax {
 
   // Logits of tokens that do not exist, or that the row does not see, become -inf.
   __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first_token) const {
-    // The first query token does not see so many tokens.
-    const int hidden = params_.causal ? params_.shape.q_len - 1 : 0;
+    // The first query token does not see so many tokens. There is no register to keep the number.
+    const int hidden = params_.causal ? params_.query_tokens(request_) - 1 : 0;
     if (present == ~uint64_t{0} && first_token + kTileTokens <= tokens_ - hidden) return;
     const int own = threadIdx.x % kWarpgroup / kWarp * 16 + threadIdx.x % kWarp / 4;
 #pragma unroll
@@ -139,6 +140,7 @@ class Softmax {
   Rows sum_;
   const float* scales_;
   int tokens_;
+  int request_;
 };
 
 }  // namespace mla::sm90::swap_ab

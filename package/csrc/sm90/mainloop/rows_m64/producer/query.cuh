@@ -102,7 +102,7 @@ struct QueryProducer {
 #pragma unroll 1
       for (int row = 0; row < kTileRows; row += kWarp) {
         const int own = row + threadIdx.x % kWarp;
-        const int r = min(first_row + own, params.shape.rows - 1);
+        const int r = min(first_row + own, params.query_rows(request) - 1);
         const auto& rows = of_rope ? params.query.rope : params.query.latent;
         const auto* const from = rows.template at<const Element>(request, params.shape.token_of(r),
                                                                  params.shape.head_of(r)) +

@@ -1,22 +1,20 @@
-"""Decode context parallelism over ``torch.distributed``: each rank holds a part of every request's cache.
-
-A rank has some heads of the queries. It gathers the queries of all ranks, attends from all heads to its part of the
-cache, and sends each rank the partial results of that rank's heads: one all-gather and one all-to-all a layer.
-``merge_states`` combines what arrives. vLLM distributes caches in the same way (``decode_context_parallel_size``).
-"""
+"""A decode step and its layers, by ranks that share the caches of all requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from mla_kernels.api.ops import decode, merge_states
 from mla_kernels.api.selection import decode_kernel
-from mla_kernels.errors import GroupError, ShapeError, ValueRangeError
+from mla_kernels.distributed.agreement import Choice, choose, device_of
+from mla_kernels.distributed.collectives import Collectives, Exchange, gather_integers
+from mla_kernels.distributed.records import LayerShape, Records
+from mla_kernels.distributed.symmetric_memory import Workspaces, allocator
+from mla_kernels.errors import DeviceError, ShapeError, ValueRangeError
 from mla_kernels.formats import D_V
 from mla_kernels.kernels.base import Plan
 from mla_kernels.tensors import DTypeLike
@@ -25,10 +23,6 @@ __all__ = ["ContextParallel", "Step", "local_lengths"]
 
 MOST_HEADS = 128
 """Heads of one launch; more take several."""
-_ALIGNMENT = 16
-_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-"""torch 2.13 has renamed it."""
-_LSE_BYTES = 4
 
 
 def local_lengths(seq_lens: torch.Tensor, *, rank: int, world_size: int, interleave: int) -> torch.Tensor:
@@ -65,20 +59,33 @@ class Step:
     plans : tuple of Plan
         Of each launch, which has up to 128 of the heads.
     q_len : int
+    exchange : Exchange
+        How the ranks give each other queries and partial results.
     """
 
     block_table: torch.Tensor
     lengths: torch.Tensor
     plans: tuple[Plan, ...]
     q_len: int
+    exchange: Exchange
 
 
 class ContextParallel:
-    """The ranks of a group that share the caches of all requests.
+    """The ranks of a group that share the caches of all requests; every rank makes one.
 
     Each query token is a request of the kernel, since the tokens of a step that it may not see lie on different ranks.
-    Launches can be captured in a CUDA graph once the same shapes have run without one. A rank that is lost, or does not
-    answer, ends a call with an error when the time-out of the group is over (``dist.new_group(timeout=...)``).
+    Launches can be captured in a CUDA graph once the same shapes have run without one.
+
+    Ranks exchange queries and partial results in one of two ways, and all of them in the same one, which the attribute
+    ``exchange`` tells. ``collectives`` are an all-gather and an all-to-all of the group. With ``symmetric_memory`` each
+    rank writes into the memory of the others, which takes less time on devices of one host. Its layers share buffers:
+    they run one after another, on one stream or on streams that wait for each other. Batches whose layers overlap have
+    a ``ContextParallel`` each.
+
+    A rank that is lost, or does not answer, ends a call by ``collectives`` with an error when the time-out of the group
+    is over (``dist.new_group(timeout=...)``). By ``symmetric_memory`` no call waits for another rank; the devices do,
+    for ``timeout``. After that time the barrier stops its device with a message of torch, and the next call that waits
+    for the device raises a CUDA error, as does every later one: end the process.
 
     Parameters
     ----------
@@ -86,21 +93,42 @@ class ContextParallel:
         By default the group of all processes.
     interleave : int
         Neighbouring tokens that one rank holds.
+    exchange : str
+        ``collectives``; ``symmetric_memory``; or ``auto``, which is ``symmetric_memory`` where the group uses NCCL, the
+        ranks' current devices are different ones of one host, each process sees all of them, and each device has
+        atomic operations in the memory of all others. Otherwise it is ``collectives``.
+    timeout : timedelta
+        How long a device waits for the other ranks with ``symmetric_memory``.
 
     Raises
     ------
     ValueRangeError
-        ``interleave`` is not positive.
+        ``interleave`` or ``timeout`` is not positive, there is no such exchange, or a rank has another one.
+    GroupError
+        ``symmetric_memory`` was asked for, and a rank cannot; or a rank is lost or did not answer in time.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None = None, *, interleave: int) -> None:
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None = None,
+        *,
+        interleave: int,
+        exchange: Choice = "auto",
+        timeout: timedelta = timedelta(minutes=10),
+    ) -> None:
         if interleave < 1:
             raise ValueRangeError("interleave", str(interleave), "integers from 1")
+        if timeout <= timedelta():
+            raise ValueRangeError("timeout", str(timeout), "more than no time")
         self.group = group
         self.interleave = interleave
         self.rank = dist.get_rank(group)
         self.world_size = dist.get_world_size(group)
+        self.exchange = choose(group, exchange)
         self._agreed: set[tuple[int, ...]] = set()
+        self._exchanges: dict[LayerShape, Exchange] = {}
+        self._device = device_of(group)
+        self._workspaces = Workspaces(self.rank, allocator(group, self._device), timeout)
 
     def step(self, q: torch.Tensor, kv_cache: torch.Tensor, block_table: torch.Tensor, seq_lens: torch.Tensor) -> Step:
         """Prepare a decode step: every rank calls it, and all layers use the result.
@@ -124,6 +152,8 @@ class ContextParallel:
         ------
         ShapeError
             Ranks have different shapes; the message names them.
+        DeviceError
+            Symmetric memory is on another device than ``q``.
         GroupError
             A rank is lost or did not answer in time.
         """
@@ -139,7 +169,7 @@ class ContextParallel:
             tokens = q.new_empty(1).expand(batch * q_len, 1, heads.stop - heads.start, d_qk)
             kernel = decode_kernel(tokens, kv_cache, None, True)
             plans.append(kernel.plan(lengths, num_heads=tokens.shape[2], q_len=1))
-        return Step(table, lengths, tuple(plans), q_len)
+        return Step(table, lengths, tuple(plans), q_len, self._exchange(self._shape(q)))
 
     def decode(
         self,
@@ -180,17 +210,16 @@ class ContextParallel:
         ShapeError
             ``q`` is not of the step.
         GroupError
-            A rank is lost or did not answer in time.
+            A rank is lost or did not answer in time, and the exchange is by collectives.
         """
         batch, q_len, num_heads, d_qk = q.shape
         tokens, d_v = batch * q_len, D_V[d_qk]
         if (q_len, tokens) != (step.q_len, len(step.lengths)):
             raise ShapeError("q", f"shape {list(q.shape)}", f"{len(step.lengths)} tokens, {step.q_len} of each request")
-        sent = _Records(self.world_size * num_heads, tokens, d_v, q)
-        self._attend(self._gather(q), kv_cache, step, sent, softmax_scale=softmax_scale, kv_scale=kv_scale)
-        received = _Records(self.world_size * num_heads, tokens, d_v, q)
-        with _of_group():
-            dist.all_to_all_single(received.bytes, sent.bytes, group=self.group)
+        partials = Records(self._shape(q))
+        queries = step.exchange.gather(q.flatten(0, 1).transpose(0, 1).contiguous())
+        self._attend(queries, kv_cache, step, partials, softmax_scale=softmax_scale, kv_scale=kv_scale)
+        received = step.exchange.send(partials)
         states = (self.world_size, num_heads, tokens)
         out, lse = merge_states(
             received.out.view(*states, d_v).transpose(1, 2),
@@ -199,20 +228,12 @@ class ContextParallel:
         )
         return out.view(batch, q_len, num_heads, d_v), lse.view(batch, q_len, num_heads).transpose(1, 2)
 
-    def _gather(self, q: torch.Tensor) -> torch.Tensor:
-        """Queries of all ranks [heads, tokens, d_qk]; those of a rank are copied only where tokens are many."""
-        own = q.flatten(0, 1).transpose(0, 1).contiguous()
-        queries = own.new_empty(self.world_size * own.shape[0], *own.shape[1:])
-        with _of_group():
-            _gather_single(queries, own, group=self.group)
-        return queries
-
     @staticmethod
     def _attend(
         queries: torch.Tensor,
         kv_cache: torch.Tensor,
         step: Step,
-        to: _Records,
+        to: Records,
         *,
         softmax_scale: float,
         kv_scale: float,
@@ -225,55 +246,33 @@ class ContextParallel:
                 lse=to.lse[heads].transpose(0, 1)[:, :, None],
             )  # fmt: skip
 
+    def _shape(self, q: torch.Tensor) -> LayerShape:
+        batch, q_len, num_heads, d_qk = q.shape
+        return LayerShape(self.world_size, num_heads, batch * q_len, d_qk, D_V[d_qk], q.dtype, q.device)
+
     def _require_agreement(self, shape: tuple[int, ...], device: torch.device) -> None:
         """Compare shapes of all ranks, once for each: later steps of the same shape do not wait for the host."""
         if shape in self._agreed:
             return
-        own = torch.tensor(shape, dtype=torch.int64, device=device)
-        every = own.new_empty(self.world_size * len(shape))
-        with _of_group():
-            _gather_single(every, own, group=self.group)
-            shapes = [tuple(row) for row in every.view(self.world_size, -1).tolist()]
-        for rank, other in enumerate(shapes):
+        for rank, other in enumerate(gather_integers(shape, self.group, device)):
             if other != shape:
                 names = "batch, q_len, heads, columns, bytes of an element, interleave"
                 raise ShapeError("q", f"{shape} ({names})", f"what rank {rank} has: {other}")
         self._agreed.add(shape)
 
+    def _exchange(self, shape: LayerShape) -> Exchange:
+        """The exchange of a shape; all ranks allocate its buffers here when they first have the shape."""
+        if shape not in self._exchanges:
+            if self.exchange == "collectives":
+                self._exchanges[shape] = Collectives(shape, self.group)
+            elif shape.device == self._device:
+                self._exchanges[shape] = self._workspaces.exchange(shape)
+            else:
+                accepts = f"{self._device}, the current device when ContextParallel was made"
+                raise DeviceError("q", str(shape.device), accepts)
+        return self._exchanges[shape]
+
 
 def _launches(heads: int) -> list[slice]:
     """The heads of each launch."""
     return [slice(first, min(first + MOST_HEADS, heads)) for first in range(0, heads, MOST_HEADS)]
-
-
-class _Records:
-    """Partial results of heads, each with the LSEs behind the outputs, so that one all-to-all moves both.
-
-    Attributes
-    ----------
-    bytes : uint8 [heads * bytes of a record]
-    out : [heads, tokens, d_v]
-    lse : float32 [heads, tokens]
-    """
-
-    def __init__(self, heads: int, tokens: int, d_v: int, like: torch.Tensor) -> None:
-        size = like.element_size()
-        of_out = -(-tokens * d_v * size // _ALIGNMENT) * _ALIGNMENT
-        record = of_out + -(-tokens * _LSE_BYTES // _ALIGNMENT) * _ALIGNMENT
-        self.bytes = torch.empty(heads * record, dtype=torch.uint8, device=like.device)
-        elements = self.bytes.view(like.dtype)
-        self.out = elements.as_strided((heads, tokens, d_v), (record // size, d_v, 1))
-        floats = self.bytes.view(torch.float32)
-        self.lse = floats.as_strided((heads, tokens), (record // _LSE_BYTES, 1), of_out // _LSE_BYTES)
-
-
-@contextmanager
-def _of_group() -> Iterator[None]:
-    """Say of what a group's backend raises that a rank is the reason, and what to do."""
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        raise GroupError(
-            f"the ranks did not exchange their tensors ({error}); a rank may be lost, late, or have another shape: "
-            "end all ranks, and see the first one's message"
-        ) from error

@@ -1,0 +1,149 @@
+"""What each launch of a layer's exchange takes alone, in a CUDA graph of several, and how graphs of ranks are timed."""
+
+from __future__ import annotations
+
+import statistics
+from datetime import timedelta
+from functools import partial
+
+import mla_kernels as mla
+import torch
+import torch.distributed as dist
+from mla_kernels.diagnostics.bench.timing import Call
+from mla_kernels.distributed.agreement import device_of
+from mla_kernels.distributed.collectives import Collectives
+from mla_kernels.distributed.records import LayerShape, Records
+from mla_kernels.distributed.symmetric_memory import Workspaces, allocator
+from mla_kernels.formats import HEAD_DIM, LATENT
+
+Row = dict[str, float]
+CALLS = 40
+"""Calls of a part in a graph, so that ranks that do not begin at once matter little."""
+
+
+def replayed(call: Call, repeats: int, calls: int) -> float:
+    """Microseconds of a call in a graph: the slowest rank's median over replays that all ranks begin together."""
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    times = []
+    for _ in range(repeats):
+        begin = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        dist.barrier()
+        torch.cuda.synchronize()
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / calls)
+    slowest = torch.tensor([statistics.median(times)], device="cuda")
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return float(slowest)
+
+
+class Parts:
+    """The tensors of a layer of some requests, and each launch that an exchange may have."""
+
+    def __init__(self, batch: int, heads: int) -> None:
+        self.ranks, self.rank = dist.get_world_size(), dist.get_rank()
+        device = device_of(None)
+        self.shape = LayerShape(self.ranks, heads // self.ranks, batch, HEAD_DIM, LATENT, torch.bfloat16, device)
+        self.own = torch.zeros(self.shape.num_heads, batch, HEAD_DIM, dtype=torch.bfloat16, device=device)
+        self.partials = Records(self.shape)
+        self.partials.bytes.zero_()
+        allocate, timeout = allocator(None, device), timedelta(seconds=60)
+        self.buffer = allocate(self.ranks * max(self.shape.query_bytes, self.shape.partial_bytes))
+        self.collectives = Collectives(self.shape, None)
+        self.symmetric = Workspaces(self.rank, allocate, timeout).exchange(self.shape)
+
+    def of_peer(self, peer: int, size: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        """A part of a rank's memory."""
+        return self.buffer.get_buffer(peer, (size // dtype.itemsize,), dtype)
+
+    def barrier(self) -> None:
+        """The barrier alone."""
+        self.buffer.barrier(0, 60_000)
+
+    def copies(self) -> None:
+        """Own queries to every rank, a copy for each."""
+        for peer in range(self.ranks):
+            self.of_peer(peer, self.shape.query_bytes, torch.bfloat16).copy_(self.own.view(-1))
+
+    def copy_here(self) -> None:
+        """Own queries within the device."""
+        self.of_peer(self.rank, self.shape.query_bytes, torch.bfloat16).copy_(self.own.view(-1))
+
+    def copy_there(self) -> None:
+        """Own queries to one other rank."""
+        self.of_peer((self.rank + 1) % self.ranks, self.shape.query_bytes, torch.bfloat16).copy_(self.own.view(-1))
+
+    def pull(self) -> None:
+        """What all ranks have of the own heads, in one concatenation."""
+        torch.cat([self.of_peer(peer, self.shape.partial_bytes) for peer in range(self.ranks)])
+
+    def merge(self, records: Records) -> object:
+        """``merge_states`` of what all ranks have of the own heads."""
+        states = (self.ranks, self.shape.num_heads, self.shape.tokens)
+        return mla.merge_states(
+            records.out.view(*states, LATENT).transpose(1, 2), records.lse.view(states).transpose(1, 2)
+        )
+
+    def by_collectives(self) -> object:
+        """A layer without its attention."""
+        self.collectives.gather(self.own)
+        return self.merge(self.collectives.send(self.partials))
+
+    def by_symmetric_memory(self) -> object:
+        """A layer without its attention."""
+        self.symmetric.gather(self.own)
+        return self.merge(self.symmetric.send(self.partials))
+
+    def push_queries(self) -> None:
+        """Own queries to every rank, in one launch."""
+        torch._foreach_copy_(self.symmetric.query_places, self.symmetric.cut_queries(self.own))
+
+    def push_partials(self) -> None:
+        """Partial results to the ranks of their heads, in one launch."""
+        torch._foreach_copy_(self.symmetric.partial_places, self.symmetric.cut_partials(self.partials))
+
+    def calls(self) -> dict[str, Call]:
+        """Each launch by name."""
+        peer = (self.rank + 1) % self.ranks
+        there = Records(self.shape, self.of_peer(peer, self.ranks * self.shape.partial_bytes, torch.uint8))
+        return {
+            "barrier": self.barrier,
+            "queries, one launch": self.push_queries,
+            "queries, a copy a rank": self.copies,
+            "a copy within the device": self.copy_here,
+            "a copy to a peer": self.copy_there,
+            "partials, one launch": self.push_partials,
+            "partials, pulled": self.pull,
+            "merge": lambda: self.merge(self.partials),
+            "merge of a peer's memory": lambda: self.merge(there),
+            "all-gather": lambda: self.collectives.gather(self.own),
+            "all-to-all": lambda: self.collectives.send(self.partials),
+            "collectives": self.by_collectives,
+            "symmetric memory": self.by_symmetric_memory,
+        }
+
+
+def parts(batch: int, repeats: int, heads: int, experiment: bool) -> Row:
+    """Microseconds of each launch, of so many requests and heads of all ranks."""
+    measured = Parts(batch, heads)
+    calls = measured.calls()
+    if experiment:
+        from benchmarks.fused_exchange import Fused
+
+        fused = Fused(measured.shape)
+
+        def both() -> object:
+            fused.push(measured.own)
+            return fused.merge()
+
+        calls |= {"experiment: push": partial(fused.push, measured.own), "experiment: merge": fused.merge}
+        calls["experiment"] = both
+    return {"batch": batch, **{name: replayed(call, repeats, CALLS) for name, call in calls.items()}}
