@@ -238,7 +238,7 @@ def docs(session: nox.Session) -> None:
 def demo(session: nox.Session) -> None:
     """Build the wheel, install it in a clean environment, and run a decode and layers of several models' shapes."""
     session.install(core_wheel(session), TORCH, "rich>=13")
-    for example in ("decode", "deepseek_layer", "model_layer"):
+    for example in ("decode", "deepseek_layer", "model_layer", "shared_prefix"):
         session.run("python", str(ROOT / "examples" / f"{example}.py"))
 
 

@@ -4,6 +4,7 @@ Importing this package imports neither torch nor numpy and touches no device. Wh
 used, and payloads are found at the first lookup. The launcher is loaded at once, because it may refuse the interpreter.
 """
 
+import os as _os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -83,3 +84,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *(name for name in globals() if name.startswith("__")), "__version__"])
+
+
+if _os.environ.get("MLA_KERNELS_RECORD"):  # the only look at it: launches pass through nothing where it is not set
+    import_module("mla_kernels.diagnostics.recording.capture").from_environment()

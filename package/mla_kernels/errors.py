@@ -73,6 +73,10 @@ class GroupError(MlaError, RuntimeError):
     """The ranks of a distributed group did not exchange what they should: one is lost, late, or has another shape."""
 
 
+class RecordError(MlaError, ValueError):
+    """A file is not a recorded call: it is cut off, damaged, of another version, or was not written by this package."""
+
+
 class InternalError(MlaError, RuntimeError):
     """A payload failed for a reason that no argument explains: report it."""
 

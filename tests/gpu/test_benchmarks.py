@@ -13,6 +13,7 @@ from mla_kernels.diagnostics.bench import timing
 from mla_kernels.diagnostics.bench.problems import SCALE, Problem
 from mla_kernels.diagnostics.bench.tensors import Tensors
 
+from benchmarks import shared_prefix
 from benchmarks.command import main
 from benchmarks.ops import caches_cuda, cuda, decode_cuda, run_cuda, sparse_cuda
 from benchmarks.ops.sparse_problems import SparseDecode, SparsePrefill
@@ -199,3 +200,11 @@ def test_command(measure: Any, arch: str, capsys: pytest.CaptureFixture[str], tm
     assert json.loads((tmp_path / "data" / "page.json").read_text()) == told
     assert "# Dense decode" in (tmp_path / "page.md").read_text()
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ways_to_attend_to_a_shared_prefix_agree(arch: str) -> None:
+    require_op(arch, "decode")
+    row = shared_prefix.measure(shared_prefix.Cell(4, 16, 1024, 128), torch.device("cuda"), 3)
+    assert shared_prefix.wrong(row) == []
+    assert row["by"] in shared_prefix.ATTENTIONS, row["torch"]
+    assert all(row[name] > 0 for name in row if name.endswith(" us"))

@@ -1,1 +1,3 @@
-"""The command line, and what it examines."""
+"""Examines an installation, times its kernels, and records calls whose result is in doubt."""
+
+from mla_kernels.diagnostics.recording.capture import record as record

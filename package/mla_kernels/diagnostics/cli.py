@@ -14,6 +14,7 @@ import mla_kernels
 from mla_kernels._types import DTYPES
 from mla_kernels.diagnostics import info, tables
 from mla_kernels.diagnostics.bench import command as bench
+from mla_kernels.diagnostics.recording import command as replay
 from mla_kernels.errors import MlaError, ValueRangeError
 from mla_kernels.models import EVERY, Model, model, models
 from mla_kernels.payloads.discovery import payloads
@@ -75,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         help="ranks that share the heads; default 1",
     )
     bench.add_options(command("bench", bench.run, "time the decode kernels of an arch"))
+    text = "launch recorded calls again and compare them with the reference; status 1 for a wrong result"
+    replay.add_options(command("replay", replay.run, text))
     completion = commands.add_parser("completion", help="print a completion script for a shell")
     completion.add_argument("shell", choices=SHELLS)
     completion.set_defaults(run=_completion)
