@@ -9,7 +9,8 @@ namespace mla {
 
 inline bool is_ragged(const mla_decode_problem& p) { return p.max_q_len > 0; }
 
-// The number of requests. Of a problem of which only a part is known, tensors of either kind tell it.
+// The number of requests. Of a problem of which only a part is known, tensors of either kind tell
+// it.
 inline int64_t requests_of(const mla_decode_problem& p) {
   return is_ragged(p) || p.batch == 0 ? p.num_requests : p.batch;
 }

@@ -19,7 +19,7 @@ from codegen.signature.arguments import Tensor
 SIZES = {
     "batch": 3, "q_len": 2, "num_heads": 5, "num_pages": 7, "page_size": 4, "table_width": 6, "topk": 8,
     "extra_num_pages": 2, "extra_page_size": 9, "extra_topk": 10, "kv_len": 11, "extra_kv_len": 12,
-    "num_states": 13, "num_tokens": 14, "head_dim": 15, "num_rows": 16, "num_requests": 17,
+    "num_states": 13, "num_tokens": 14, "head_dim": 15, "num_rows": 16, "num_requests": 3, "num_bounds": 4,
 }  # fmt: skip
 DTYPES = {"q_dtype": "bf16", "kv_dtype": "bf16", "extra_kv_dtype": "same", "out_dtype": "bf16", "in_dtype": "fp32"}
 TORCH = {

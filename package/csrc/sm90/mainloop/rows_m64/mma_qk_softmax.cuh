@@ -1,5 +1,4 @@
-// The warpgroup of the logits computes Q K^T of a tile with most of Q in registers, and the
-// softmax, and stores P in shared memory.
+// The warpgroup of the logits computes Q K^T, with most of Q in registers, and the softmax.
 #pragma once
 
 #include "sm90/common/special_registers.cuh"
@@ -8,7 +7,7 @@
 
 namespace mla::sm90::rows_m64 {
 
-// `kBlocks` blocks fill the KV pipelines together; `kThreadsFill` says that threads, not TMA, do.
+// `kBlocks` blocks fill the KV pipelines together; `kThreadsFill`: not TMA, but threads do.
 template <class Format, int kBlocks, bool kThreadsFill, class Params>
 class MmaQkSoftmax {
   using Element = typename Format::Element;
@@ -37,23 +36,19 @@ class MmaQkSoftmax {
 
   __device__ __forceinline__ void run() {
     WorkTile work;
+    WorkTile& own_work = shared_.own_work[thread_ / kWarp];
     for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
       softmax_.start(work);
       const int blocks = warp_uniform(work.end_block - work.first_block);
-      WorkTile& own_work = shared_.own_work[thread_ / kWarp];
       if (thread_ % kWarp == 0) own_work = work;
       __syncwarp();
-      if (blocks > 0) {
-        take_query();
-      } else {
-        softmax_.finish_empty(work);
-      }
+      if (blocks <= 0) softmax_.finish_empty(work);
+      if (blocks > 0) take_query();
       for (int i = 0; i < blocks; ++i) {
         multiply();
         make_p(own_work, (work.first_block + i) * kTileTokens, i + 1 == blocks);
         end_tile();
       }
-      __syncwarp();  // all lanes have read their work tile
     }
   }
 

@@ -169,8 +169,8 @@ struct Epilogue {
 
   // Stores what a lane has of a row of two chunks, of which `chunk` is the first. All lanes of a
   // warp call this.
-  __device__ __forceinline__ void store_row(const WorkTile& work, int r, bool exists, int t, int chunk,
-                                            const LaneSums& sums) const {
+  __device__ __forceinline__ void store_row(const WorkTile& work, int r, bool exists, int t,
+                                            int chunk, const LaneSums& sums) const {
     const int warp = threadIdx.x % kWarpgroup / kWarp;
     const int column = chunk * kChunk + warp * static_cast<int>(kFragmentNeighbours);
     if (work.partial < 0) {

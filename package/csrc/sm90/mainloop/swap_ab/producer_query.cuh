@@ -33,8 +33,7 @@ struct QueryProducer {
       shared.query_empty[state.stage].wait(state.phase ^ 1);
       if (warp == 0 && threadIdx.x % kWarp == 0) {
         facts.rows = work.query_rows;
-        facts.hidden =
-            params.causal ? params.shape.q_len - 1 - (work.visible - work.tokens) : 0;
+        facts.hidden = params.causal ? params.shape.q_len - 1 - (work.visible - work.tokens) : 0;
       }
       if (work.first_block < work.end_block) load(work, shared.q[state.stage], facts.logit_scale);
       cutlass::arch::fence_view_async_shared();
