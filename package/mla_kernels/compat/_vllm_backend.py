@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
+from vllm.config import get_current_vllm_config
 from vllm.v1.attention.backend import (
     AttentionBackend,
     AttentionCGSupport,
@@ -20,18 +21,19 @@ from vllm.v1.attention.backend import (
     MLAAttentionImpl,
 )
 
-import mla_kernels as mla
 from mla_kernels.compat import flashmla_sparse
-from mla_kernels.compat.flashmla_sparse.layer import CACHE_DTYPES
-from mla_kernels.devices.machine import arch_of
-from mla_kernels.payloads.discovery import payloads
+from mla_kernels.compat._vllm import capabilities
+from mla_kernels.devices.machine import current_arch
+from mla_kernels.formats import HEAD_DIM
+
+_OP = "sparse_decode"
 
 
 class FlashMLASparseBackend(AttentionBackend):
     """What vLLM asks before it has a layer."""
 
     supported_dtypes: ClassVar[list[torch.dtype]] = flashmla_sparse.FlashMLASparseBackend.get_supported_dtypes()
-    supported_kv_cache_dtypes: ClassVar[list[str]] = list(CACHE_DTYPES)
+    supported_kv_cache_dtypes: ClassVar[list[str]] = ["auto", *capabilities.SPARSE_CACHE_DTYPES]
 
     @staticmethod
     def get_name() -> str:
@@ -66,8 +68,25 @@ class FlashMLASparseBackend(AttentionBackend):
     @classmethod
     def supports_compute_capability(cls, capability: Any) -> bool:
         """Whether an installed payload attends sparsely there."""
-        arch = arch_of((capability.major, capability.minor), payloads().archs)
-        return arch is not None and bool(mla.variants(op="sparse_decode", arch=arch))
+        return capabilities.arch_of_capability(capability.major, capability.minor, _OP) is not None
+
+    @classmethod
+    def supports_combination(  # noqa: PLR0917 (the signature is theirs)
+        cls,
+        head_size: int,
+        dtype: torch.dtype,
+        kv_cache_dtype: str | None,
+        block_size: int | None,
+        use_mla: bool,
+        has_sink: bool,
+        use_sparse: bool,
+        use_mm_prefix: bool,
+        device_capability: Any,
+    ) -> str | None:
+        """Why no kernel serves the combination, with what would be served; None where one does."""
+        capability = device_capability.major, device_capability.minor
+        asked: dict[str, Any] = {"head_size": head_size, "dtype": dtype, "cache_dtype": kv_cache_dtype}
+        return capabilities.combination(capability, block_size, op=_OP, **asked)
 
     @classmethod
     def supports_device_cpu_query_lens_mismatch(cls) -> bool:
@@ -95,6 +114,8 @@ class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
+        cache_dtype, sizes = vllm_config.cache_config.cache_dtype, {"block_size": kv_cache_spec.block_size}
+        _require_served(vllm_config.model_config.dtype, cache_dtype, HEAD_DIM, **sizes)
         self._own = flashmla_sparse.FlashMLASparseMetadataBuilder(kv_cache_spec, layer_names, vllm_config, device)
 
     def build(
@@ -145,6 +166,8 @@ class FlashMLASparseImpl(MLAAttentionImpl):
             kv_lora_rank=kv_lora_rank, qk_nope_head_dim=qk_nope_head_dim, qk_rope_head_dim=qk_rope_head_dim,
             qk_head_dim=qk_head_dim, v_head_dim=v_head_dim, kv_b_proj=kv_b_proj,
         )  # fmt: skip
+        model = get_current_vllm_config().model_config
+        _require_served(model.dtype, kv_cache_dtype, head_size, num_heads=num_heads)
 
     @property
     def topk_indices_buffer(self) -> torch.Tensor:
@@ -178,3 +201,17 @@ class FlashMLASparseImpl(MLAAttentionImpl):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Latents [num_tokens, num_heads, 512] of absorbed queries; no LSE, which is for context parallelism."""
         return self._own.attend(q, kv_c_and_k_pe_cache, attn_metadata, lse=False)
+
+
+def _require_served(dtype: torch.dtype, cache_dtype: str, head_size: int, **numbers: Any) -> None:
+    """Refuse, before the first request, a layer that no kernel serves.
+
+    Raises
+    ------
+    UnsupportedError
+        It says what would be served.
+    """
+    asked: dict[str, Any] = {"dtype": dtype, "cache_dtype": cache_dtype, "head_size": head_size}
+    error = capabilities.refusal(current_arch(), op=_OP, **asked, **numbers)
+    if error is not None:
+        raise error
