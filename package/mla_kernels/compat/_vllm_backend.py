@@ -21,10 +21,13 @@ from vllm.v1.attention.backend import (
     MLAAttentionImpl,
 )
 
+import mla_kernels as mla
 from mla_kernels.compat import flashmla_sparse
 from mla_kernels.compat._vllm import capabilities
+from mla_kernels.compat._vllm.workspace import Workspace
 from mla_kernels.devices.machine import current_arch
-from mla_kernels.formats import HEAD_DIM
+from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.kernels.base import Kernel
 
 _OP = "sparse_decode"
 
@@ -96,13 +99,15 @@ class FlashMLASparseBackend(AttentionBackend):
 
 @dataclass
 class FlashMLASparseMetadata(flashmla_sparse.FlashMLASparseMetadata, AttentionMetadata):
-    """A step, all of whose tokens take the latent path."""
+    """A step, all of whose tokens take the latent path, by one kernel and with scratch memory that layers share."""
 
     num_decodes: int = 0
     num_prefills: int = 0
     num_decode_tokens: int = 0
     prefill: None = None
     decode: None = None
+    kernel: Kernel | None = None
+    workspace: torch.Tensor | None = None
 
 
 class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
@@ -117,6 +122,12 @@ class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
         cache_dtype, sizes = vllm_config.cache_config.cache_dtype, {"block_size": kv_cache_spec.block_size}
         _require_served(vllm_config.model_config.dtype, cache_dtype, HEAD_DIM, **sizes)
         self._own = flashmla_sparse.FlashMLASparseMetadataBuilder(kv_cache_spec, layer_names, vllm_config, device)
+        self._workspace = Workspace(device)
+        arch = current_arch()
+        numbers = {"page_size": kv_cache_spec.block_size, "num_heads": self._own.num_heads}
+        traits = capabilities.config_of(arch, vllm_config.model_config.dtype, cache_dtype, HEAD_DIM, LATENT, op=_OP)
+        self._kernel = mla.lookup(op=_OP, arch=arch, **traits, **numbers)  # type: ignore[arg-type]
+        self._kernel.prepare(device.index or 0)
 
     def build(
         self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False
@@ -124,7 +135,22 @@ class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
         """Describe a step."""
         made = self._own.build(common_prefix_len, common_attn_metadata, fast_build)
         own = {field.name: getattr(made, field.name) for field in fields(made)}
-        return FlashMLASparseMetadata(**own, num_decodes=made.num_reqs, num_decode_tokens=made.num_actual_tokens)
+        tokens = made.num_actual_tokens
+        workspace = self._workspace.of(tokens, lambda: self._needed(tokens))
+        return FlashMLASparseMetadata(
+            **own,
+            num_decodes=made.num_reqs,
+            num_decode_tokens=tokens,
+            kernel=self._kernel,
+            workspace=workspace,
+        )
+
+    def _needed(self, tokens: int) -> int:
+        """Bytes of workspace of a layer."""
+        topk, device = self._own.topk_tokens, self._own.device.index or 0
+        return self._kernel.workspace_size(
+            batch=1, q_len=tokens, num_heads=self._own.num_heads, topk=topk, device=device
+        )
 
 
 class FlashMLASparseImpl(MLAAttentionImpl):
@@ -200,7 +226,14 @@ class FlashMLASparseImpl(MLAAttentionImpl):
         layer: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Latents [num_tokens, num_heads, 512] of absorbed queries; no LSE, which is for context parallelism."""
-        return self._own.attend(q, kv_c_and_k_pe_cache, attn_metadata, lse=False)
+        return self._own.attend(
+            q,
+            kv_c_and_k_pe_cache,
+            attn_metadata,
+            lse=False,
+            kernel=attn_metadata.kernel or mla.sparse_decode,
+            workspace=attn_metadata.workspace,
+        )
 
 
 def _require_served(dtype: torch.dtype, cache_dtype: str, head_size: int, **numbers: Any) -> None:
