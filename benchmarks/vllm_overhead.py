@@ -28,7 +28,7 @@ from mla_kernels.formats import LATENT, ROPE
 
 from benchmarks.ops import cuda
 from tests.runtime.compat.stand_ins import RELEASES, installed
-from tests.runtime.compat.stub_engine import PAGE, SCALE, DenseStep, SparseStep
+from tests.runtime.compat.steps.stub_engine import PAGE, SCALE, DenseStep, SparseStep
 
 LAYERS, TOPK, CALLS = 4, 2048, 100
 """``CALLS`` in a row, of up to three kernels each, stay below the thousand launches that a stream queues."""

@@ -1,6 +1,6 @@
 """A decode step of vLLM's on a GPU: what its layers launch, that nobody waits for them, and that a graph holds them.
 
-The engine is a stub, around stand-ins of vLLM's base classes; see ``tests.runtime.compat.stub_engine``.
+The engine is a stub, around stand-ins of vLLM's base classes; see ``tests.runtime.compat.steps.stub_engine``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.gpu.support.availability import require_arch
 from tests.gpu.support.launches import captured
 from tests.gpu.support.tensors import set_all_bits
 from tests.runtime.compat.stand_ins import RELEASES, installed
-from tests.runtime.compat.stub_engine import OPERATORS, STEPS, DenseStep, Step, advance, check, make
+from tests.runtime.compat.steps.stub_engine import OPERATORS, STEPS, DenseStep, Step, advance, check, make
 from tests.support.compare import assert_same_bytes
 
 ARCH = "sm90a"

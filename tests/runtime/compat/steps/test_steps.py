@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.runtime.compat.stand_ins import RELEASES, installed
-from tests.runtime.compat.stub_engine import OPERATORS, STEPS, Step, advance, check, make
+from tests.runtime.compat.steps.stub_engine import OPERATORS, STEPS, Step, advance, check, make
 
 
 @pytest.fixture(params=STEPS)
