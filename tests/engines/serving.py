@@ -45,8 +45,11 @@ RUNS = {
 
 FP32 = 2e-3
 """How far log-probabilities of fp32 may be apart. Measured: 0.0006 of 960 at most; 0.3 where outputs are 1 % off."""
-BF16_WORST, BF16_MEAN = 0.7, 0.1
-"""The same of bf16, whose logits are so large here that neighbours are 0.125 apart. Measured: 0.35 and 0.05."""
+BF16_WORST, BF16_MEAN = 1.2, 0.13
+"""The same of bf16, whose logits are so large here that neighbours are 0.125 apart.
+
+Measured: 0.35 and 0.05 with AVX512-BF16, 0.56 and 0.07 with AVX2; 1.3 and 0.17 where outputs are 5 % off.
+"""
 
 
 @pytest.fixture(scope="session")
