@@ -150,7 +150,7 @@ def same_code(session: nox.Session) -> None:
 
 @nox.session
 def full(session: nox.Session) -> None:
-    """Build every wheel from nothing, check its machine code, write what it cost to docs/, and run `engines`."""
+    """Build every wheel from nothing, check its machine code, and write what it cost to docs/."""
     names = ("cpu", *payloads())
     build(session, *names, "--fresh", "--recache")
     for payload in payloads():
@@ -158,7 +158,6 @@ def full(session: nox.Session) -> None:
         inspect(session, str(path), f"--json={DIST / payload}.instructions.json")
     session.install(*group("wheels"), *group("codegen"), TORCH)
     session.run("python", "-m", "ci.measure.wheel_costs", *(str(DIST / f"{name}.build.json") for name in names))
-    session.notify("engines")
 
 
 @nox.session

@@ -40,7 +40,10 @@ def config(tmp_path, request) -> Iterator[Any]:
     from vllm.engine.arg_utils import EngineArgs
 
     model = str(tiny_model.write(tmp_path / "model"))
-    arguments = EngineArgs(model=model, skip_tokenizer_init=True, max_model_len=256, enforce_eager=True)
+    # Where a CPU has AMX, vLLM would choose a backend with blocks of another size.
+    arguments = EngineArgs(
+        model=model, skip_tokenizer_init=True, max_model_len=256, enforce_eager=True, attention_backend="CPU_MLA"
+    )
     found = arguments.create_engine_config()
     found.cache_config.block_size = PAGE
     found.model_config.hf_text_config.index_topk = TOPK

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,22 @@ ROOT = Path(__file__).parents[2]
 LENGTHS = (5, 17, 64, 33, 128, 96, 1, 77)
 TOKENS, LIKELIEST = 24, 5
 SECONDS = 180
-"""A run takes a fraction of this; one that hangs ends with what it printed."""
+"""A run takes a tenth of this on two idle cores; one that hangs ends with what it printed."""
+
+KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "USER", "LOGNAME")
+"""The only variables of a caller that a run sees: any of vLLM's, torch's or OpenMP's would change what it does."""
+
+APART = {
+    "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_LOOPBACK_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
+}
+"""What keeps an engine to the loopback interface, to files that are there, and to one thread of the CPU."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +70,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Told:
-    """What a run gave: its exit status, what it printed, its requests, and the launches of the package's kernel."""
+    """What a run gave: its exit status, what it printed, its requests, and the launches of the package's kernel.
+
+    The two switches are what the engine made of the options of these names.
+    """
 
     status: int
     printed: str
@@ -61,6 +81,8 @@ class Told:
     launches: list[str]
     preemptions: int = 0
     accepted: int = 0
+    chunked_prefill: bool = False
+    prefix_caching: bool = False
 
     @property
     def tokens(self) -> list[list[int]]:
@@ -84,30 +106,51 @@ def start(run: Run, folder: Path) -> Told:
     request = {"engine": engine, "prompts": prompts(), "max_tokens": TOKENS, "logprobs": LIKELIEST}
     asked.write_text(json.dumps(request), encoding="utf-8")
     log.touch()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.engines.serve", str(asked), str(told)],
-            cwd=ROOT, env=environment(run, spy.install(folder / "plugins"), log), timeout=SECONDS, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as expired:
-        printed = (expired.stdout or b"").decode(errors="replace")
-        raise AssertionError(f"{run} took more than {SECONDS} s\n{printed}") from expired
+    command = [sys.executable, "-m", "tests.engines.serve", str(asked), str(told)]
+    status, printed = alone(command, environment(run, folder, log), folder / "printed.txt")
+    assert status is not None, f"{run} took more than {SECONDS} s\n{printed}"
     launches = log.read_text(encoding="utf-8").splitlines()
     answers = json.loads(told.read_text(encoding="utf-8")) if told.exists() else {"requests": []}
-    return Told(done.returncode, done.stdout, launches=launches, **answers)
+    return Told(status, printed, launches=launches, **answers)
 
 
-def environment(run: Run, plugins: Path, log: Path) -> dict[str, str]:
-    """The variables of a run; nothing is fetched."""
-    return os.environ | {
+def alone(command: list[str], variables: dict[str, str], output: Path) -> tuple[int | None, str]:
+    """Run a command, and end it with every process that it started.
+
+    Returns
+    -------
+    status : int or None
+        None where it took longer than ``SECONDS``.
+    printed : str
+    """
+    # What an engine that is killed leaves running would hold a pipe open: a file ends with its last line.
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        status = None
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                status = process.wait(SECONDS)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return status, output.read_text(encoding="utf-8", errors="replace")
+
+
+def environment(run: Run, folder: Path, log: Path) -> dict[str, str]:
+    """The variables of a run."""
+    plugins = spy.install(folder / "plugins")
+    return {name: os.environ[name] for name in KEPT if name in os.environ} | {
+        "HOME": str(folder.parent),  # caches and settings of vLLM and torch, which runs share
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(plugins)]),
+        "PYTHONUNBUFFERED": "1",
         "VLLM_PLUGINS": run.plugins,
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(run.separate)),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
+        **APART,
         VARIABLE: run.override,
         spy.LOG: str(log),
         spy.FACTOR: str(run.factor),

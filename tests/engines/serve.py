@@ -22,7 +22,8 @@ def main(asked: Path, told: Path) -> None:
     )
     prompts = [{"prompt_token_ids": prompt} for prompt in request["prompts"]]
     outputs = engine.generate(prompts, sampling, use_tqdm=False)
-    told.write_text(json.dumps({"requests": [answer(each.outputs[0]) for each in outputs], **counts(engine)}))
+    requests = [answer(each.outputs[0]) for each in outputs]
+    told.write_text(json.dumps({"requests": requests, **counts(engine), **switches(engine)}), encoding="utf-8")
 
 
 def answer(output: Any) -> dict[str, Any]:
@@ -36,6 +37,15 @@ def counts(engine: Any) -> dict[str, int]:
     counted = {metric.name: getattr(metric, "value", 0) for metric in engine.get_metrics()}
     accepted = counted.get("vllm:spec_decode_num_accepted_tokens", 0)
     return {"preemptions": int(counted["vllm:num_preemptions"]), "accepted": int(accepted)}
+
+
+def switches(engine: Any) -> dict[str, bool]:
+    """What the engine made of options that a platform may overrule."""
+    config = engine.llm_engine.vllm_config
+    return {
+        "chunked_prefill": config.scheduler_config.enable_chunked_prefill,
+        "prefix_caching": config.cache_config.enable_prefix_caching,
+    }
 
 
 if __name__ == "__main__":

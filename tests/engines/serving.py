@@ -5,12 +5,19 @@ Its name keeps it out of ``nox -s tests``, whose environment has no engine.
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.engines import tiny_model
-from tests.engines.runs import LENGTHS, TOKENS, Run, Told, start
+from tests.engines.runs import LENGTHS, TOKENS, Run, Told, alone, environment, start
+
+CHUNK = 48
+"""Tokens of a prompt that one step takes at most, where a run parts its prompts; three of ``LENGTHS`` are longer."""
 
 RUNS = {
     "without": Run(plugins=""),
@@ -19,6 +26,14 @@ RUNS = {
     "wrong": Run(override="CPU_MLA", factor=1.01),
     "preempted": Run(override="CPU_MLA", engine={"num_gpu_blocks_override": 24, "max_model_len": 160}),
     "without, one layer": Run(plugins="", predicts=True),
+    "in chunks": Run(
+        override="CPU_MLA",
+        engine={
+            "long_prefill_token_threshold": CHUNK,
+            "enable_chunked_prefill": True,
+            "enable_prefix_caching": True,
+        },
+    ),
     "speculating": Run(
         override="CPU_MLA", predicts=True, engine={"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}
     ),
@@ -30,8 +45,11 @@ RUNS = {
 
 FP32 = 2e-3
 """How far log-probabilities of fp32 may be apart. Measured: 0.0006 of 960 at most; 0.3 where outputs are 1 % off."""
-BF16_WORST, BF16_MEAN = 0.7, 0.1
-"""The same of bf16, whose logits are so large here that neighbours are 0.125 apart. Measured: 0.35 and 0.05."""
+BF16_WORST, BF16_MEAN = 1.2, 0.13
+"""The same of bf16, whose logits are so large here that neighbours are 0.125 apart.
+
+Measured: 0.35 and 0.05 with AVX512-BF16, 0.56 and 0.07 with AVX2; 1.3 and 0.17 where outputs are 5 % off.
+"""
 
 
 @pytest.fixture(scope="session")
@@ -120,6 +138,31 @@ def test_a_request_that_is_preempted_is_resumed(told):
     require_equal(told("without"), found)
 
 
+def test_prompts_come_in_chunks(told):
+    """Requests decode by this package while others still bring their prompts, over a cache that it wrote."""
+    found = served(told("in chunks"))
+    require_launches(found, "fp32")
+    batches = [int(line.split()[1]) for line in found.launches[:: tiny_model.LAYERS]]
+    assert batches[:3] == [short(1), short(2), len(LENGTHS)]
+    require_equal(told("without"), found)
+
+
+def short(steps: int) -> int:
+    """How many prompts are whole after so many steps."""
+    return sum(length <= steps * CHUNK for length in LENGTHS)
+
+
+def test_the_engine_still_overrules_two_options(told):
+    """vLLM 0.32 turns both off for ``CPU_MLA``, in ``CpuPlatform.check_and_update_config``, on every CPU.
+
+    Where this fails, vLLM has learnt them: then serve prompts that share a prefix, and say so in
+    ``docs/migrating/vllm.md``.
+    """
+    found = served(told("in chunks"))
+    assert (found.chunked_prefill, found.prefix_caching) == (False, False)
+    assert "forcing chunked prefill and prefix caching to be disabled" in found.printed
+
+
 def test_speculated_tokens_are_verified_two_at_a_time(told):
     """By a layer for multi-token prediction, most of whose tokens are right; what the model says stays what it was."""
     found = served(told("speculating"))
@@ -145,6 +188,34 @@ def test_a_cache_that_no_kernel_reads_is_refused_at_start(told):
 
 
 def test_a_run_that_hangs_ends(monkeypatch, tmp_path):
-    monkeypatch.setattr("tests.engines.runs.SECONDS", 1)
-    with pytest.raises(AssertionError, match="took more than 1 s"):
-        start(Run(), tmp_path)
+    """With every process that it started, and with what they printed."""
+    monkeypatch.setattr("tests.engines.runs.SECONDS", 2)
+    child = "import os, time; print('child', os.getpid(), flush=True); time.sleep(600)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    status, printed = alone([sys.executable, "-c", parent], dict(os.environ), tmp_path / "printed.txt")
+    assert status is None
+    (number,) = (int(line.split()[1]) for line in printed.splitlines() if line.startswith("child"))
+    assert ended(number)
+    with pytest.raises(AssertionError, match="took more than 2 s"):
+        start(Run(), tmp_path / "run")
+
+
+def ended(process: int) -> bool:
+    """Whether a process is gone, or nobody has asked how it ended; one that was killed may take a moment."""
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_run_sees_no_variable_of_its_caller(monkeypatch, tmp_path):
+    """Such as one that would give the cache 40 GiB, or let a process listen on another interface."""
+    given = {"VLLM_CPU_KVCACHE_SPACE": "40", "VLLM_HOST_IP": "192.0.2.1", "VLLM_LOGGING_LEVEL": "ERROR", "HOST_IP": "x"}
+    before = environment(Run(), tmp_path, tmp_path / "log")
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert environment(Run(), tmp_path, tmp_path / "log") == before

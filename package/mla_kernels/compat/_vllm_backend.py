@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
+from vllm.config import get_current_vllm_config
 from vllm.v1.attention.backend import (
     AttentionBackend,
     AttentionCGSupport,
@@ -21,17 +22,21 @@ from vllm.v1.attention.backend import (
 )
 
 import mla_kernels as mla
+from mla_kernels.compat import _capabilities as capabilities
 from mla_kernels.compat import flashmla_sparse
-from mla_kernels.compat.flashmla_sparse.layer import CACHE_DTYPES
-from mla_kernels.devices.machine import arch_of
-from mla_kernels.payloads.discovery import payloads
+from mla_kernels.compat._vllm.workspace import Workspace
+from mla_kernels.devices.machine import current_arch
+from mla_kernels.formats import HEAD_DIM, LATENT
+from mla_kernels.kernels.base import Kernel
+
+_OP = "sparse_decode"
 
 
 class FlashMLASparseBackend(AttentionBackend):
     """What vLLM asks before it has a layer."""
 
     supported_dtypes: ClassVar[list[torch.dtype]] = flashmla_sparse.FlashMLASparseBackend.get_supported_dtypes()
-    supported_kv_cache_dtypes: ClassVar[list[str]] = list(CACHE_DTYPES)
+    supported_kv_cache_dtypes: ClassVar[list[str]] = ["auto", *capabilities.SPARSE_CACHE_DTYPES]
 
     @staticmethod
     def get_name() -> str:
@@ -66,8 +71,25 @@ class FlashMLASparseBackend(AttentionBackend):
     @classmethod
     def supports_compute_capability(cls, capability: Any) -> bool:
         """Whether an installed payload attends sparsely there."""
-        arch = arch_of((capability.major, capability.minor), payloads().archs)
-        return arch is not None and bool(mla.variants(op="sparse_decode", arch=arch))
+        return capabilities.arch_of_capability(capability.major, capability.minor, _OP) is not None
+
+    @classmethod
+    def supports_combination(  # noqa: PLR0917 (the signature is theirs)
+        cls,
+        head_size: int,
+        dtype: torch.dtype,
+        kv_cache_dtype: str | None,
+        block_size: int | None,
+        use_mla: bool,
+        has_sink: bool,
+        use_sparse: bool,
+        use_mm_prefix: bool,
+        device_capability: Any,
+    ) -> str | None:
+        """Why no kernel serves the combination, with what would be served; None where one does."""
+        capability = device_capability.major, device_capability.minor
+        asked: dict[str, Any] = {"head_size": head_size, "dtype": dtype, "cache_dtype": kv_cache_dtype}
+        return capabilities.combination(capability, block_size, op=_OP, **asked)
 
     @classmethod
     def supports_device_cpu_query_lens_mismatch(cls) -> bool:
@@ -77,13 +99,15 @@ class FlashMLASparseBackend(AttentionBackend):
 
 @dataclass
 class FlashMLASparseMetadata(flashmla_sparse.FlashMLASparseMetadata, AttentionMetadata):
-    """A step, all of whose tokens take the latent path."""
+    """A step, all of whose tokens take the latent path, by one kernel and with scratch memory that layers share."""
 
     num_decodes: int = 0
     num_prefills: int = 0
     num_decode_tokens: int = 0
     prefill: None = None
     decode: None = None
+    kernel: Kernel | None = None
+    workspace: torch.Tensor | None = None
 
 
 class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
@@ -95,7 +119,15 @@ class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
+        cache_dtype, sizes = vllm_config.cache_config.cache_dtype, {"block_size": kv_cache_spec.block_size}
+        _require_served(vllm_config.model_config.dtype, cache_dtype, HEAD_DIM, **sizes)
         self._own = flashmla_sparse.FlashMLASparseMetadataBuilder(kv_cache_spec, layer_names, vllm_config, device)
+        self._workspace = Workspace(device)
+        arch = current_arch()
+        numbers = {"page_size": kv_cache_spec.block_size, "num_heads": self._own.num_heads}
+        traits = capabilities.config_of(arch, vllm_config.model_config.dtype, cache_dtype, HEAD_DIM, LATENT, op=_OP)
+        self._kernel = mla.lookup(op=_OP, arch=arch, **traits, **numbers)  # type: ignore[arg-type]
+        self._kernel.prepare(device.index or 0)
 
     def build(
         self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False
@@ -103,7 +135,22 @@ class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
         """Describe a step."""
         made = self._own.build(common_prefix_len, common_attn_metadata, fast_build)
         own = {field.name: getattr(made, field.name) for field in fields(made)}
-        return FlashMLASparseMetadata(**own, num_decodes=made.num_reqs, num_decode_tokens=made.num_actual_tokens)
+        tokens = made.num_actual_tokens
+        workspace = self._workspace.of(tokens, lambda: self._needed(tokens))
+        return FlashMLASparseMetadata(
+            **own,
+            num_decodes=made.num_reqs,
+            num_decode_tokens=tokens,
+            kernel=self._kernel,
+            workspace=workspace,
+        )
+
+    def _needed(self, tokens: int) -> int:
+        """Bytes of workspace of a layer."""
+        topk, device = self._own.topk_tokens, self._own.device.index or 0
+        return self._kernel.workspace_size(
+            batch=1, q_len=tokens, num_heads=self._own.num_heads, topk=topk, device=device
+        )
 
 
 class FlashMLASparseImpl(MLAAttentionImpl):
@@ -145,6 +192,8 @@ class FlashMLASparseImpl(MLAAttentionImpl):
             kv_lora_rank=kv_lora_rank, qk_nope_head_dim=qk_nope_head_dim, qk_rope_head_dim=qk_rope_head_dim,
             qk_head_dim=qk_head_dim, v_head_dim=v_head_dim, kv_b_proj=kv_b_proj,
         )  # fmt: skip
+        model = get_current_vllm_config().model_config
+        _require_served(model.dtype, kv_cache_dtype, head_size, num_heads=num_heads)
 
     @property
     def topk_indices_buffer(self) -> torch.Tensor:
@@ -177,4 +226,25 @@ class FlashMLASparseImpl(MLAAttentionImpl):
         layer: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Latents [num_tokens, num_heads, 512] of absorbed queries; no LSE, which is for context parallelism."""
-        return self._own.attend(q, kv_c_and_k_pe_cache, attn_metadata, lse=False)
+        return self._own.attend(
+            q,
+            kv_c_and_k_pe_cache,
+            attn_metadata,
+            lse=False,
+            kernel=attn_metadata.kernel or mla.sparse_decode,
+            workspace=attn_metadata.workspace,
+        )
+
+
+def _require_served(dtype: torch.dtype, cache_dtype: str, head_size: int, **numbers: Any) -> None:
+    """Refuse, before the first request, a layer that no kernel serves.
+
+    Raises
+    ------
+    UnsupportedError
+        It says what would be served.
+    """
+    asked: dict[str, Any] = {"dtype": dtype, "cache_dtype": cache_dtype, "head_size": head_size}
+    error = capabilities.refusal(current_arch(), op=_OP, **asked, **numbers)
+    if error is not None:
+        raise error

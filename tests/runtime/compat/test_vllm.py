@@ -16,11 +16,11 @@ import torch
 from mla_kernels import reference
 from mla_kernels.compat import vllm as door
 from mla_kernels.compat.flashmla_sparse.builder import Step
-from mla_kernels.errors import UnsupportedError
+from mla_kernels.errors import InvalidArgumentError, ShapeError, UnsupportedError
 
 from tests.runtime.compat.stand_ins import RELEASES, Overrides, check_overridden, installed, shape_of
 from tests.support.compare import assert_same_bytes
-from tests.support.engine import PAGE, Engine, check_tokens, layer_arguments
+from tests.support.engine import PAGE, Engine, check_tokens, engine_config, layer_arguments
 from tests.support.model import HEADS, LATENT, NOPE, ROPE, Layer, V
 
 OURS = "mla_kernels.compat._vllm_backend"
@@ -29,7 +29,9 @@ OURS = "mla_kernels.compat._vllm_backend"
 @pytest.fixture(params=list(RELEASES))
 def vllm(monkeypatch, request) -> Iterator[Overrides]:
     """Install a package ``vllm`` of stand-ins of a release, and return what is registered with it."""
-    yield from installed(monkeypatch, request.param)
+    for overrides in installed(monkeypatch, request.param):
+        overrides.config.model_config = SimpleNamespace(dtype=torch.bfloat16)
+        yield overrides
 
 
 def ours() -> Any:
@@ -54,7 +56,7 @@ def test_every_abstract_part_is_there(vllm):
     assert backend.get_name() == "FLASHMLA_SPARSE"
     assert (backend.is_mla(), backend.is_sparse()) == (True, True)
     assert backend.supported_dtypes == [torch.bfloat16]
-    assert backend.supported_kv_cache_dtypes == ["auto", "bfloat16", "fp8_ds_mla"]
+    assert backend.supported_kv_cache_dtypes == ["auto", "bfloat16", "fp8", "fp8_ds_mla"]
     assert backend.get_supported_head_sizes() == [576]
     assert backend.get_impl_cls() is ours().FlashMLASparseImpl
     assert backend.get_builder_cls()._cudagraph_support.name == "UNIFORM_BATCH"
@@ -63,8 +65,56 @@ def test_every_abstract_part_is_there(vllm):
 
 def test_gpus_without_a_payload_are_refused(vllm):
     """Only the CPU's payload is installed here."""
-    assert not ours().FlashMLASparseBackend.supports_compute_capability(SimpleNamespace(major=9, minor=0))
-    assert not ours().FlashMLASparseBackend.supports_compute_capability(SimpleNamespace(major=7, minor=5))
+    backend, hopper = ours().FlashMLASparseBackend, SimpleNamespace(major=9, minor=0)
+    assert not backend.supports_compute_capability(hopper)
+    assert not backend.supports_compute_capability(SimpleNamespace(major=7, minor=5))
+    asked = (576, torch.bfloat16, "auto", 64, True, False, True, False, hopper)
+    assert backend.supports_combination(*asked) == (
+        "no installed payload of mla-kernels serves this GPU; those installed serve none"
+    )
+
+
+REFUSED = [
+    ({"kv_cache_dtype": "fp8_e5m2"}, "kv_cache_dtype: got 'fp8_e5m2'; accepts 'auto' or 'bfloat16' or 'fp8_ds_mla'"),
+    ({"head_size": 512}, "head_size: got 512; accepts 576"),
+    ({"kv_lora_rank": 448}, "kv_lora_rank: got 448; accepts 512"),
+    ({"num_heads": 0}, "num_heads: got 0; accepts 1 and up"),
+]
+
+
+@pytest.mark.parametrize(("other", "text"), REFUSED)
+def test_a_layer_that_no_kernel_serves_is_refused(vllm, other, text):
+    given = layer_arguments(Layer(torch.Generator().manual_seed(0), 2), torch.zeros(1, 2).int(), "auto")
+    with pytest.raises(InvalidArgumentError) as caught:
+        ours().FlashMLASparseImpl(**given | other)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_model_of_another_type_is_refused(vllm, dtype):
+    vllm.config.model_config.dtype = dtype
+    given = layer_arguments(Layer(torch.Generator().manual_seed(0), 2), torch.zeros(1, 2).int(), "auto")
+    name = str(dtype).removeprefix("torch.")
+    text = f"kv_cache_dtype: got 'auto' with {name}; accepts auto with bfloat16 or bfloat16 with bfloat16 or fp8 with "
+    with pytest.raises(UnsupportedError, match=text):
+        ours().FlashMLASparseImpl(**given)
+
+
+@pytest.mark.parametrize(
+    ("page", "cache_dtype", "text"),
+    [
+        (0, "auto", "block_size: got 0; accepts 1 and up"),
+        (16, "nvfp4_ds_mla", "kv_cache_dtype: got 'nvfp4_ds_mla'; accepts auto, bfloat16, fp8, fp8_ds_mla"),
+    ],
+)
+def test_a_cache_that_no_kernel_reads_is_refused(vllm, page, cache_dtype, text):
+    """By the builder of metadata, which an engine makes when it starts."""
+    config = engine_config(2, cache_dtype)
+    config.model_config.dtype = torch.bfloat16
+    builder = ours().FlashMLASparseBackend.get_builder_cls()
+    with pytest.raises(UnsupportedError) as caught:
+        builder(SimpleNamespace(block_size=page), ["0"], config, torch.device("cpu"))
+    assert str(caught.value) == text
 
 
 def test_vllm_tells_what_the_builder_reads():
@@ -112,6 +162,7 @@ class EngineOfVllm(Engine):
 
     def make_builder(self, config: Any) -> Any:
         builder = ours().FlashMLASparseBackend.get_builder_cls()
+        config.model_config.dtype = torch.bfloat16
         return builder(SimpleNamespace(block_size=PAGE), ["0", "1"], config, torch.device(self.device))
 
     def make_layer(self, layer: Layer) -> Any:
@@ -141,24 +192,29 @@ def test_functions_have_their_signatures(name):
 
 
 @pytest.mark.parametrize(
-    ("kv_cache_dtype", "width", "dtype"),
+    ("kv_cache_dtype", "rank", "width", "dtype"),
     [
-        ("auto", 576, torch.bfloat16),
-        ("bfloat16", 576, torch.bfloat16),
-        ("fp8", 576, torch.uint8),
-        ("fp8_e4m3", 576, torch.float8_e4m3fn),
-        ("fp8_ds_mla", 656, torch.uint8),
+        ("auto", 512, 576, torch.bfloat16),
+        ("auto", 512, 576, torch.float32),
+        ("bfloat16", 512, 576, torch.bfloat16),
+        ("float16", 256, 320, torch.float16),
+        ("float32", 256, 320, torch.float32),
+        ("fp8", 512, 576, torch.uint8),
+        ("fp8_e4m3", 512, 576, torch.float8_e4m3fn),
+        ("fp8_e4m3", 256, 320, torch.uint8),
+        ("fp8_ds_mla", 512, 656, torch.uint8),
     ],
 )
-def test_concat_and_cache_mla(kv_cache_dtype, width, dtype):
+def test_concat_and_cache_mla(kv_cache_dtype, rank, width, dtype):
     source = torch.Generator().manual_seed(0)
-    latent, rope = (torch.randn(5, n, generator=source).bfloat16() for n in (LATENT, ROPE))
+    own = torch.bfloat16 if dtype.itemsize == 1 else dtype
+    latent, rope = (torch.randn(5, n, generator=source).to(own) for n in (rank, ROPE))
     slots, scale = torch.tensor([3, -1, 17]), torch.tensor([0.02])
     got, want = (
         torch.zeros(2, PAGE, width, dtype=torch.uint8).repeat(1, 1, dtype.itemsize).view(dtype) for _ in range(2)
     )
     door.concat_and_cache_mla(latent, rope, got, slots, kv_cache_dtype, scale)
-    quantised = want.view(torch.float8_e4m3fn) if kv_cache_dtype.startswith("fp8") and width == 576 else want
+    quantised = want.view(torch.float8_e4m3fn) if kv_cache_dtype.startswith("fp8") and width != 656 else want
     own_scale = scale if quantised.dtype == torch.float8_e4m3fn else None
     reference.store_kv(latent[:3], rope[:3], quantised, slots, own_scale, power_of_two_scales=width == 656)
     assert_same_bytes("the cache", got, want)
@@ -177,6 +233,19 @@ def test_scales_in_rows_are_those_of_vllm(vllm):
     impl.do_kv_cache_update(latent, rope[:, None], written[1], slot, "fp8_ds_mla", one)
     for cache in written:
         assert cache[0, 0, 512:528].view(torch.float32).tolist() == [1.0, 2.0, 2.0**-13, 2.0**-13]
+
+
+@pytest.mark.parametrize(
+    ("rank", "rope", "text"),
+    [
+        (448, 64, r"kv_c: got shape \[1, 448\]; accepts \[num_tokens, 512\]"),
+        (512, 32, r"k_pe: got shape \[1, 32\]; accepts \[num_tokens, 64\]"),
+    ],
+)
+def test_rows_that_do_not_fit_the_cache(rank, rope, text):
+    given = torch.zeros(1, rank), torch.zeros(1, rope), torch.zeros(1, 1, 576)
+    with pytest.raises(ShapeError, match=text):
+        door.concat_and_cache_mla(*given, torch.zeros(1).long(), "auto", torch.ones(1))
 
 
 def test_a_cache_that_is_not_known():

@@ -66,11 +66,33 @@ def test_refusals_say_what_a_gpu_serves(of_gpus, arch, asked, text):
     assert capabilities.refusal(arch, **served) is None
 
 
-def asked(major: int, cache_dtype: str, block_size: int | None) -> str | None:
+@pytest.mark.parametrize(
+    ("arch", "asked", "text"),
+    [
+        ("sm90a", {"cache_dtype": "fp8_e4m3"}, "kv_cache_dtype: got 'fp8_e4m3'; accepts auto, bfloat16, fp8, fp8_d"),
+        ("sm90a", {"dtype": torch.float16}, "kv_cache_dtype: got 'auto' with float16; accepts auto with bfloat16 or "),
+        ("sm90a", {"num_heads": 192}, "num_heads: got 192; accepts 1 to 128"),
+        ("sm90a", {"head_size": 512}, "head_size: got 512; accepts 576, of which 512 are the value"),
+        ("sm90a", {"block_size": 0}, "block_size: got 0; accepts 1 and up"),
+    ],
+)
+def test_refusals_say_what_a_gpu_attends_to_sparsely(of_gpus, arch, asked, text):
+    given = {"dtype": torch.bfloat16, "cache_dtype": "auto", "head_size": 576} | asked
+    assert str(capabilities.refusal(arch, op="sparse_decode", **given)).startswith(text)
+    served = {"dtype": torch.bfloat16, "cache_dtype": "fp8", "head_size": 576, "block_size": 48, "num_heads": 128}
+    assert capabilities.refusal(arch, op="sparse_decode", **served) is None
+
+
+DENSE, SPARSE = "_vllm.dense.DenseBackend", "_vllm_backend.FlashMLASparseBackend"
+
+
+def asked(
+    major: int, cache_dtype: str, block_size: int | None, kind: str = DENSE, dtype: torch.dtype = torch.bfloat16
+) -> str | None:
     """Why a GPU does not serve a combination, as vLLM asks before it chooses a backend."""
-    backend = ours("mla_kernels.compat._vllm.dense.DenseBackend")
+    backend = ours(f"mla_kernels.compat.{kind}")
     capability = SimpleNamespace(major=major, minor=0)
-    given = (576, torch.bfloat16, cache_dtype, block_size, True, False, False, False, capability)
+    given = (576, dtype, cache_dtype, block_size, True, False, kind == SPARSE, False, capability)
     answer = backend.supports_combination(*given)
     assert answer is None or isinstance(answer, str)
     return answer
@@ -79,8 +101,8 @@ def asked(major: int, cache_dtype: str, block_size: int | None) -> str | None:
 def test_a_gpu_is_asked_about_a_combination(of_gpus, monkeypatch):
     """Blocks may be made of those that a kernel reads, and reasons are whole."""
     arch = {(9, 0): "sm90a", (10, 0): "sm100f"}
-    monkeypatch.setattr(capabilities, "gpu_archs", lambda: tuple(arch.values()))
-    monkeypatch.setattr(capabilities, "arch_of_capability", lambda *capability: arch.get(capability))
+    monkeypatch.setattr(capabilities, "gpu_archs", lambda op="decode": tuple(arch.values()))
+    monkeypatch.setattr(capabilities, "arch_of_capability", lambda major, minor, op="decode": arch.get((major, minor)))
     for _ in installed(monkeypatch, "0.33.0"):
         backend = ours("mla_kernels.compat._vllm.dense.DenseBackend")
         assert backend.supported_dtypes == [torch.bfloat16, torch.float16]
@@ -90,3 +112,12 @@ def test_a_gpu_is_asked_about_a_combination(of_gpus, monkeypatch):
         assert str(asked(9, "fp8_e5m2", 64)).startswith("kv_cache_dtype: got 'fp8_e5m2'; accepts auto, bfloat16, float")
         assert backend.supports_compute_capability(SimpleNamespace(major=9, minor=0))
         assert not backend.supports_compute_capability(SimpleNamespace(major=8, minor=0))
+        assert [asked(9, name, size, SPARSE) for name in ("auto", "fp8") for size in (None, 1, 64)] == [None] * 6
+        assert asked(9, "fp8_e4m3", 64, SPARSE) == (
+            "kv_cache_dtype: got 'fp8_e4m3'; accepts auto, bfloat16, fp8, fp8_ds_mla"
+        )
+        assert asked(9, "auto", 0, SPARSE) == "block_size: got 0; accepts 1 and up"
+        assert str(asked(9, "auto", 64, SPARSE, torch.float16)).startswith("kv_cache_dtype: got 'auto' with float16; ")
+        assert asked(8, "auto", 64, SPARSE) == (
+            "no installed payload of mla-kernels serves this GPU; those installed serve sm90a, sm100f"
+        )

@@ -155,6 +155,20 @@ def test_plans_of_one_shape_are_refreshed_where_they_lie(vllm):
     assert plan(builder, problem.lengths, problem.table, 2).plan is not first.plan
 
 
+@pytest.mark.parametrize("batch", [64, 256])
+def test_plans_stay_within_the_bytes_that_are_stated(vllm, batch):
+    """Of every number of requests, with one and two new tokens, however often; see ``Planning``."""
+    impl = make_impl(vllm, "cpu.Cpu")
+    builder = make_builder("cpu.Cpu", impl)
+    for requests in (*range(1, batch + 1), 3, batch):
+        for q_len in (1, 2):
+            plan(builder, [2] * requests, torch.zeros(requests, 1).int(), q_len)
+    sizes = [made.buffer.nbytes for made in builder._plans.values()]
+    assert len(sizes) == 2 * batch
+    assert max(sizes) == 20 * batch + 24
+    assert sum(sizes) <= 2 * 1.1 * 2**20 * (batch / 256)
+
+
 @pytest.mark.parametrize("asked", [False, True])
 def test_batch_invariance_is_planned(vllm, monkeypatch, asked):
     impl, problem = make_impl(vllm, "cpu.Cpu"), Problem(torch.bfloat16, 1)
@@ -242,6 +256,16 @@ def test_what_mla_does_not_have_is_refused(vllm, argument):
 def test_a_block_that_no_kernel_reads_is_refused(vllm):
     with pytest.raises(UnsupportedError, match="block_size: got 0; accepts 1 and up"):
         make_builder("cpu.Cpu", make_impl(vllm, "cpu.Cpu"), page=0)
+
+
+def test_as_many_new_tokens_as_an_engine_speculates_are_looked_up_at_start(vllm, monkeypatch):
+    """And refused there, where no kernel takes them; every kernel that is installed takes any number."""
+    made, impl = kind_of("cpu.Cpu", "MetadataBuilder"), make_impl(vllm, "cpu.Cpu")
+    monkeypatch.setattr(made, "reorder_batch_threshold", 4)
+    assert make_builder("cpu.Cpu", impl)._kernels.keys() == {1, 4}
+    monkeypatch.setattr(made, "reorder_batch_threshold", -1)
+    with pytest.raises(UnsupportedError, match="q_len: got -1; accepts 1 and up"):
+        make_builder("cpu.Cpu", impl)
 
 
 @pytest.mark.parametrize("name", KINDS)

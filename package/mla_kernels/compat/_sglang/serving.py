@@ -14,7 +14,7 @@ from mla_kernels.errors import DeviceError, UnsupportedError
 from mla_kernels.kernels.base import Kernel
 from mla_kernels.tensors import element_name
 
-SGLANG = capabilities.Words({"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "e4m3"}, "page_size")
+SGLANG = capabilities.Words({"decode": {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "e4m3"}}, "page_size")
 """The names of ``--kv-cache-dtype`` and ``--page-size``."""
 
 ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
@@ -65,7 +65,7 @@ def kernels_for(model_runner: Any, around: Surroundings) -> dict[int, Kernel]:
         raise error
     found = capabilities.config_of(arch, **traits, words=SGLANG)
     if found["q_dtype"] != element_name(model_runner.dtype):
-        own = ", ".join(name for name in capabilities.cache_dtypes((arch,), SGLANG) if name != "fp8_e4m3")
+        own = ", ".join(name for name in capabilities.cache_dtypes((arch,), words=SGLANG) if name != "fp8_e4m3")
         raise UnsupportedError("kv_cache_dtype", f"'fp8_e4m3' on {arch}", f"{own}: queries are not quantised here")
     kernels: dict[int, Kernel] = {}
     heads, page = numbers["num_heads"], numbers["block_size"]

@@ -12,7 +12,6 @@ from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.attention.mla_attention import MLACommonMetadataBuilder
 from vllm.v1.attention.backends.mla.cpu_mla import CPUMLABackend, CPUMLAImpl
 
-import mla_kernels as mla
 from mla_kernels.compat import _capabilities as capabilities
 from mla_kernels.compat._vllm.decoding import (
     Capabilities,
@@ -22,6 +21,7 @@ from mla_kernels.compat._vllm.decoding import (
     require_served,
     torch_dtypes,
 )
+from mla_kernels.compat.vllm import concat_and_cache_mla
 from mla_kernels.devices.machine import HOST
 
 
@@ -81,8 +81,6 @@ class CpuImpl(HostDecoding, CPUMLAImpl):
         """Write new tokens into the cache; a negative slot is skipped."""
         if kv_cache.numel() == 0:
             return
-        slots = slot_mapping.flatten()
-        tokens, quantised = slots.numel(), kv_cache_dtype.startswith("fp8")
-        cache = kv_cache.view(torch.float8_e4m3fn) if quantised else kv_cache
-        scale = k_scale.view(1) if quantised else None
-        mla.store_kv(kv_c_normed[:tokens], k_pe[:tokens].flatten(1), cache, slots, scale=scale)
+        concat_and_cache_mla(
+            kv_c_normed, k_pe.flatten(1), kv_cache, slot_mapping, kv_cache_dtype, k_scale.view(1), skip_scale
+        )

@@ -76,18 +76,9 @@ class DenseBackend(Capabilities, MLACommonBackend):
         device_capability: Any,
     ) -> str | None:
         """Why no kernel serves the combination, with what would be served; None where one does."""
-        arch = capabilities.arch_of_capability(device_capability.major, device_capability.minor)
-        if arch is None:
-            archs = ", ".join(capabilities.gpu_archs()) or "none"
-            return f"no installed payload of mla-kernels serves this GPU; those installed serve {archs}"
-        asked: dict[str, Any] = {"dtype": dtype, "cache_dtype": kv_cache_dtype, "head_size": head_size}
-        error = capabilities.refusal(arch, **asked)
-        if error is None and block_size is not None:
-            # vLLM parts a block into smaller ones that a kernel reads.
-            parts = capabilities.block_sizes((arch,), kv_cache_dtype)
-            if all(block_size % size for size, _ in parts):
-                error = capabilities.refusal(arch, **asked, block_size=block_size)
-        return None if error is None else str(error)
+        capability = device_capability.major, device_capability.minor
+        asked: dict[str, Any] = {"head_size": head_size, "dtype": dtype, "cache_dtype": kv_cache_dtype}
+        return capabilities.combination(capability, block_size, **asked)
 
 
 class DenseMetadataBuilder(Planning, MLACommonMetadataBuilder):

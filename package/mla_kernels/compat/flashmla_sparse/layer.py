@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 
 import mla_kernels as mla
-from mla_kernels.compat.flashmla_sparse.indices import triton_convert_req_index_to_global_index
 from mla_kernels.compat.flashmla_sparse.metadata import FlashMLASparseMetadata
 from mla_kernels.errors import UnsupportedError, ValueRangeError
 from mla_kernels.formats import HEAD_DIM, LATENT, ROPE
@@ -205,30 +205,40 @@ class FlashMLASparseImpl:
         mla.store_kv(latent, rope.flatten(1), self._rows(kv_cache), slot_mapping, power_of_two_scales=in_rows)
 
     def attend(
-        self, q: Packed, kv_cache: torch.Tensor, attn_metadata: FlashMLASparseMetadata, *, lse: bool = True
+        self,
+        q: Packed,
+        kv_cache: torch.Tensor,
+        attn_metadata: FlashMLASparseMetadata,
+        *,
+        lse: bool = True,
+        kernel: Callable[..., Any] = mla.sparse_decode,
+        workspace: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Latents [num_tokens, num_heads, 512] of absorbed queries, and their natural LSE [num_tokens, num_heads].
 
         Queries are one tensor [num_tokens, num_heads, 576], or a pair of latents [..., 512] and rope parts [..., 64].
         A token that the indexer selected nothing for has latents 0 and LSE -inf. ``lse=False`` leaves the LSE out.
+        A step may bring the kernel of ``sparse_decode`` that serves it, and a workspace.
         """
         tokens = len(first(q))
-        slots = cast(
-            torch.Tensor,
-            triton_convert_req_index_to_global_index(
-                attn_metadata.req_id_per_token[:tokens],
-                attn_metadata.block_table,
-                self.topk_indices_buffer[:tokens],
-                BLOCK_SIZE=attn_metadata.block_size,
-                NUM_TOPK_TOKENS=attn_metadata.topk_tokens,
-            ),
+        requests, positions = attn_metadata.req_id_per_token, self.topk_indices_buffer
+        slots = mla.to_global_indices(
+            requests if len(requests) == tokens else requests.narrow(0, 0, tokens),
+            attn_metadata.block_table,
+            positions if len(positions) == tokens else positions.narrow(0, 0, tokens),
+            page_size=attn_metadata.block_size,
         )
         # All tokens are one row of the batch, of whatever request.
-        queries = (q[0][None], q[1][None]) if isinstance(q, tuple) else q[None]
-        out, sums = mla.sparse_decode(
-            queries, self._rows(kv_cache), slots[None], softmax_scale=self.softmax_scale, lse=None if lse else False
+        queries = (q[0].unsqueeze(0), q[1].unsqueeze(0)) if isinstance(q, tuple) else q.unsqueeze(0)
+        out, sums = kernel(
+            queries,
+            self._rows(kv_cache),
+            slots.unsqueeze(0),
+            softmax_scale=self.softmax_scale,
+            lse=None if lse else False,
+            workspace=workspace,
         )
-        return out[0], sums[0].T if lse else None
+        return out.squeeze(0), sums[0].T if lse else None
 
     def _rows(self, kv_cache: torch.Tensor) -> torch.Tensor:
         return kv_cache.view(torch.uint8) if self.kv_cache_dtype == "fp8_ds_mla" else kv_cache
