@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mla_kernels.reference_rows import Packed, format_of, read_rows, write_rows
+from mla_kernels.reference_rows import Packed, format_of, read_rows, slots_of, write_rows
 from mla_kernels.tensors import DTypeLike, element_name
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -63,17 +63,12 @@ def decode(
         raise TypeError("decode needs seq_lens")
     queries = _packed(q).to(dtype) * q_scale
     batch, q_len, num_heads, _ = queries.shape
-    page_size = (kv_cache[0] if isinstance(kv_cache, tuple) else kv_cache).shape[1]
     d_v = format_of(kv_cache).d_v
     out = queries.new_zeros(batch, q_len, num_heads, d_v)
     lse = queries.new_full((batch, num_heads, q_len), -torch.inf)
     bounds = None if cu_seqlens_q is None else cu_seqlens_q.tolist()
     for r, length in enumerate(seq_lens.tolist()):
-        position = torch.arange(length, device=queries.device)
-        page = torch.full_like(position, r)
-        if block_table is not None:
-            page = block_table[r].long()[position // page_size]
-        keys = read_rows(kv_cache, page * page_size + position % page_size, kv_scale, dtype)
+        keys = read_rows(kv_cache, slots_of(kv_cache, block_table, r, length), kv_scale, dtype)
         b, begin, end = (r, 0, q_len) if bounds is None else (0, *bounds[r : r + 2])
         for s in range(begin, end):
             seen = max(length - (end - 1 - s), 0) if causal else length

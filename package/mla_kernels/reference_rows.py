@@ -54,6 +54,17 @@ def format_of(kv_cache: Packed, kv_dtype: str | None = None) -> CacheFormat:
     return found[0]
 
 
+def slots_of(kv_cache: Packed, block_table: Tensor | None, request: int, length: int) -> Tensor:
+    """The global slots of a request's tokens, in order; without a table, the request is a page."""
+    pages = kv_cache[0] if isinstance(kv_cache, tuple) else kv_cache
+    page_size = pages.shape[1]
+    position = torch.arange(length, device=pages.device)
+    page = torch.full_like(position, request)
+    if block_table is not None:
+        page = block_table[request].long()[position // page_size]
+    return page * page_size + position % page_size
+
+
 def read_rows(
     kv_cache: Packed, slots: Tensor, kv_scale: float, dtype: torch.dtype, kv_dtype: str | None = None
 ) -> Tensor:

@@ -22,6 +22,7 @@ from mla_kernels.version import __version__
 
 PREFIX = "MLA_KERNELS_"
 VARIABLES = {
+    f"{PREFIX}BATCH_INVARIANT": "1 makes every call batch-invariant; by default 0",
     f"{PREFIX}CPU_ISA": "instruction set of the CPU kernels: baseline, avx2, avx512, avx512_bf16 or amx_bf16; "
     "by default the fastest that this processor has",
     f"{PREFIX}CPU_THREADS": "threads of the CPU kernels; by default one for each core that the process may use",

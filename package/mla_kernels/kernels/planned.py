@@ -56,14 +56,13 @@ class PlannedKernel(Kernel):
         max_splits : int, optional
             The most parts that a request is split into; 0, the default, lets the payload choose from the shape.
         batch_invariant : bool, optional
-            Whether the parts of a request depend on its own length only; False by default, unless
-            ``mla_kernels.batch_invariant`` switches it on.
+            Whether its own length alone decides the parts of a request; see ``mla_kernels.batch_invariant``.
         max_q_len : int, optional
-            For launches with ``cu_seqlens_q``: the most new tokens of a request. It takes the place of ``q_len``.
+            With ``cu_seqlens_q``: the most new tokens of a request, in place of ``q_len``.
         out : Plan, optional
             A plan of the same shape to refresh in place; nothing is then allocated.
         stream : int, optional
-            By default the framework's current stream; ignored on a CPU.
+            By default the framework's current stream.
 
         Returns
         -------
@@ -76,8 +75,7 @@ class PlannedKernel(Kernel):
             The lengths are no int32 vector, a number is neither given nor fixed, or ``out`` has another shape.
         """
         (batch,) = extents("seq_lens", seq_lens, "batch")
-        if max_q_len is not None and not is_preset(max_q_len, 0):
-            q_len = self._of_ragged(max_q_len, q_len)
+        q_len = _most_tokens(max_q_len, q_len)
         stated: dict[str, Any] = {
             "batch": batch,
             "max_q_len": max_q_len,
@@ -89,21 +87,18 @@ class PlannedKernel(Kernel):
         if out is None:
             out = self._made(seq_lens, stated)
         else:
-            self._require_own(out, "out")
-            for name, value in stated.items():
-                check = flag if name == "batch_invariant" else count
-                if value is not None and check(name, value) != getattr(out, name):
-                    raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
+            self._require_shape(out, stated)
         problem = _problem(out, seq_lens)
         self._native_for(problem).plan(problem, out.buffer, stream)
         return out
 
-    def _of_ragged(self, max_q_len: int, q_len: int | None) -> int:
-        """The ``q_len`` of a plan for ragged queries."""
-        most = count("max_q_len", max_q_len)
-        if q_len is not None and count("q_len", q_len) != most:
-            raise ValueRangeError("q_len", str(q_len), f"None beside max_q_len, or {most} as it")
-        return most
+    def _require_shape(self, out: Plan, stated: Mapping[str, Any]) -> None:
+        """Refuse a plan of other numbers than those that are stated."""
+        self._require_own(out, "out")
+        for name, value in stated.items():
+            check = flag if name == "batch_invariant" else count
+            if value is not None and check(name, value) != getattr(out, name):
+                raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
 
     def _native_for(self, problem: Mapping[str, object]) -> _launcher.Kernel:
         """The kernel for ragged queries, which are one batch of any number of tokens, where the problem has them."""
@@ -195,6 +190,16 @@ def _extents(*, batch: int, q_len: int, max_q_len: int = 0, **others: object) ->
     if max_q_len:
         return {**others, "batch": 1, "num_requests": batch, "max_q_len": max_q_len}
     return {**others, "batch": batch, "q_len": q_len}
+
+
+def _most_tokens(max_q_len: int | None, q_len: int | None) -> int | None:
+    """The ``q_len`` of a plan, which ``max_q_len`` is where requests have different numbers of tokens."""
+    if max_q_len is None or is_preset(max_q_len, 0):
+        return q_len
+    most = count("max_q_len", max_q_len)
+    if q_len is not None and count("q_len", q_len) != most:
+        raise ValueRangeError("q_len", str(q_len), f"None beside max_q_len, or {most} as it")
+    return most
 
 
 def _ragged(limits: Limits) -> Limits:

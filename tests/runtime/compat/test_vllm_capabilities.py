@@ -54,7 +54,7 @@ def test_blackwells_capabilities_are_its_registrys(of_gpus):
         ("sm90a", {"cache_dtype": "fp8", "dtype": torch.float16}, "kv_cache_dtype: got 'fp8' with float16; accepts "),
         ("sm90a", {"cache_dtype": "fp8", "block_size": 4}, "block_size: got 4; accepts 8 and up, multiples of 8"),
         ("sm90a", {"head_size": 512, "rank": 448}, "head_size: got 512, of which 448 are the value; accepts "),
-        ("sm90a", {"num_heads": 192}, "num_heads: got 192; accepts 1 to 128"),
+        ("sm90a", {"num_heads": 320}, "num_heads: got 320; accepts 1 to 256"),
         ("sm100f", {"block_size": 256}, "block_size: got 256; accepts 128 or 1, 2, 4, 8, 16, 32, 64, 128"),
         ("sm100f", {"dtype": torch.float32}, "kv_cache_dtype: got 'auto' with float32; accepts "),
     ],
@@ -71,7 +71,7 @@ def test_refusals_say_what_a_gpu_serves(of_gpus, arch, asked, text):
     [
         ("sm90a", {"cache_dtype": "fp8_e4m3"}, "kv_cache_dtype: got 'fp8_e4m3'; accepts auto, bfloat16, fp8, fp8_d"),
         ("sm90a", {"dtype": torch.float16}, "kv_cache_dtype: got 'auto' with float16; accepts auto with bfloat16 or "),
-        ("sm90a", {"num_heads": 192}, "num_heads: got 192; accepts 1 to 128"),
+        ("sm90a", {"num_heads": 320}, "num_heads: got 320; accepts 1 to 128"),
         ("sm90a", {"head_size": 512}, "head_size: got 512; accepts 576, of which 512 are the value"),
         ("sm90a", {"block_size": 0}, "block_size: got 0; accepts 1 and up"),
     ],

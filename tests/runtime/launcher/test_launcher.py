@@ -165,6 +165,7 @@ def test_problem_by_name(noop):
     fields = noop.fields("decode")
     assert fields["q_latent"] == named["q"].data_ptr()
     assert (fields["batch"], fields["num_heads"], fields["num_pages"], fields["table_width"]) == (3, 5, 7, 0)
+    assert fields["num_requests"] == 3, "without bounds, requests are the batch"
     scalars = {scalar.name: scalar.default for scalar in abi.OP["decode"].scalars} | {"softmax_scale": 0.25}
     assert {name: fields[name] for name in scalars} == scalars
     with pytest.raises(InvalidArgumentError, match=r"q: got batch = 3; accepts 4, as batch has"):

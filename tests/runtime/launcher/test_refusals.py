@@ -57,15 +57,15 @@ TENSORS = [
     ("q", (zeros(3, 2, 5, 512), None), DTypeError, r"q\[1\]: got NoneType"),
     ("out", zeros(3, 2, 4, 512), ShapeError, "out: got num_heads = 4; accepts 5, as q has"),
     ("lse", zeros(3, 2, 5, dtype=torch.float32), ShapeError, "lse: got num_heads = 2; accepts 5, as q has"),
-    ("block_table", zeros(4, 6, dtype=INT32), ShapeError, "seq_lens: got num_requests = 3; accepts 4, as block_table has"),
+    ("seq_lens", zeros(4, dtype=INT32), ShapeError, "seq_lens: got num_requests = 4; accepts 3, as block_table has"),
     ("seq_lens", torch.tensor(3, dtype=INT32), ShapeError, r"seq_lens: got shape \[\]; accepts \[num_requests\]"),
     ("kv_cache", zeros(7, 4, 1152)[..., ::2], StrideError, "kv_cache: got stride 2 along the last place; acc"),
-    ("seq_lens", zeros(6, dtype=INT32)[::2], StrideError, "seq_lens: got stride 2 along num_requests; accepts stride 1"),
-    ("seq_lens", zeros(1, dtype=INT32).expand(3), StrideError, "seq_lens: got stride 0 along num_requests; accepts stride 1"),
+    ("seq_lens", zeros(6, dtype=INT32)[::2], StrideError, "seq_lens: got stride 2 along num_requests; acc"),
+    ("seq_lens", zeros(1, dtype=INT32).expand(3), StrideError, "seq_lens: got stride 0 along num_requests; acc"),
     ("block_table", zeros(6, 3, dtype=INT32).T, StrideError, "block_table: got stride 3 along table_width"),
     ("out", zeros(3, 2, 1, 512).expand(3, 2, 5, 512), StrideError, "out: got stride 0 along num_heads; acc"),
     ("lse", torch.zeros(1).expand(3, 5, 2), StrideError, "lse: got stride 0 along batch; accepts elements"),
-    ("block_table", np.zeros((3, 6), np.int32)[::-1], StrideError, "block_table: got stride -6 along num_requests; acc"),
+    ("block_table", np.zeros((3, 6), np.int32)[::-1], StrideError, "block_table: got stride -6 along num_req"),
     ("seq_lens", np.zeros(13, np.uint8)[1:].view(np.int32), AlignmentError, "seq_lens: got an address 1 bytes past"),
     ("lse", read_only(np.zeros((3, 5, 2), np.float32)), UnsupportedError, "lse: got a read-only tensor; accepts a wr"),
 ]  # fmt: skip
@@ -103,6 +103,13 @@ def test_byte_rows(noop):
 def test_limits(noop, limits, message):
     with pytest.raises(ShapeError, match=message):
         launch(noop.kernel("decode", limits), arguments("decode"))
+
+
+def test_requests_are_the_batch_where_there_are_no_bounds(noop):
+    given = {**arguments("decode"), "cu_seqlens_q": None}
+    for name, value in (("block_table", zeros(4, 6, dtype=INT32)), ("seq_lens", zeros(4, dtype=INT32))):
+        with pytest.raises(ShapeError, match=f"{name}: got batch = 4; accepts 3, as q has"):
+            launch(noop.kernel("decode"), given | {name: value})
 
 
 def test_limits_of_an_integer(noop):
@@ -146,9 +153,9 @@ def test_a_page_needs_tokens(noop):
         launch(noop.kernel("to_global_indices"), arguments("to_global_indices") | {"page_size": 0})
 
 
-@pytest.mark.parametrize("count", [0, 15, 17])
+@pytest.mark.parametrize("count", [0, 17, 19])
 def test_wrong_number_of_arguments(noop, count):
-    with pytest.raises(TypeError, match=f"launch of decode takes 16 arguments, not {count}"):
+    with pytest.raises(TypeError, match=f"launch of decode takes 18 arguments, not {count}"):
         noop.kernel("decode").launch(*[None] * count)
 
 

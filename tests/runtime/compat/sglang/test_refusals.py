@@ -84,7 +84,7 @@ def test_what_no_kernel_serves_is_refused_at_start(sglang, of_runner, of_server,
             {"kv_cache_dtype": torch.float8_e4m3fn, "page_size": 4},
             "page_size: got 4; accepts 8 and up, multiples of",
         ),
-        ("sm90a", {"num_attention_heads": 192}, "num_heads: got 192; accepts 1 to 128"),
+        ("sm90a", {"num_attention_heads": 320}, "num_heads: got 320; accepts 1 to 256"),
         ("sm90a", {"dtype": torch.float32}, "kv_cache_dtype: got 'auto' with float32; accepts auto with bfloat16 or "),
         ("sm100f", {"page_size": 256}, "page_size: got 256; accepts 128 or 1, 2, 4, 8, 16, 32, 64, 128"),
         (
