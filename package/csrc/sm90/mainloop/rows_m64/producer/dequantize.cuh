@@ -28,8 +28,7 @@ struct Dequantizer {
     for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
       const int blocks = work.end_block - work.first_block;
       if (blocks <= 0) continue;
-      QueryProducer<Format, Dequantizer, Params>{params, shared, first_row}.begin(
-          tile, work, warp);
+      QueryProducer<Format, Dequantizer, Params>{params, shared, first_row}.begin(tile, work, warp);
       ++tile;
 #pragma unroll 1
       for (const uint32_t end = tile + blocks; tile != end; ++tile, phase ^= 1) {

@@ -32,8 +32,8 @@ struct GatherProducer {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
       if (work.first_block >= work.end_block) continue;
-      QueryProducer<Format, GatherProducer, Params>{params, shared, first_row}.begin(
-          tile, work, warp);
+      QueryProducer<Format, GatherProducer, Params>{params, shared, first_row}.begin(tile, work,
+                                                                                     warp);
       ++tile;
       int32_t token = work.first_block * kTileTokens + warp * kWarp + lane;
       const auto selection = selection_of(params, work);

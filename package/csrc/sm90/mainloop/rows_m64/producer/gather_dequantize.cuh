@@ -54,8 +54,8 @@ struct GatherDequantizer {
         stage = after(stage);
       }
       if constexpr (kLoadsFirst) stage = after(stage);
-      QueryProducer<Format, GatherDequantizer, Params>{params, shared, first_row}.begin(
-          tile, work, warp);
+      QueryProducer<Format, GatherDequantizer, Params>{params, shared, first_row}.begin(tile, work,
+                                                                                        warp);
       ++tile;
 #pragma unroll 1
       for (; block < end_block(); ++block, ++tile) {

@@ -104,9 +104,10 @@ struct QueryProducer {
         const int own = row + threadIdx.x % kWarp;
         const int r = min(first_row + own, query_rows(params, work) - 1);
         const auto& rows = of_rope ? params.query.rope : params.query.latent;
-        const auto* const from = rows.template at<const Element>(work.query, params.shape.token_of(r),
-                                                                 params.shape.head_of(r)) +
-                                 (of_rope ? 0 : chunk * kChunk);
+        const auto* const from =
+            rows.template at<const Element>(work.query, params.shape.token_of(r),
+                                            params.shape.head_of(r)) +
+            (of_rope ? 0 : chunk * kChunk);
         if (params.query.is_aligned_to_16) {
           copy_rows<1>(from, ~0u, to, row, read_thread_index() % kWarp);
         } else {

@@ -45,8 +45,7 @@ struct TmaProducer {
       if (!kAsksAhead || !is_first) pages = pages_from(work.request, work.first_block);
       // Q needs no page, so that these are on their way meanwhile.
       if constexpr (!Format::kDequantizes) {
-        QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(
-            tile, work, 0);
+        QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(tile, work, 0);
         ++tile;
       }
       policy = kv_cache_policy(work);
