@@ -79,8 +79,16 @@ namespace {
 
 using namespace mla;
 using namespace mla::sm90;
-using decode::encode_maps;
 using decode::Params;
+
+// Encodes the maps of the problem that `params` were made of.
+Status encode_maps(const Traits& traits, Params* params) {
+  mla_decode_problem problem = {};
+  problem.batch = params->shape.batch;
+  problem.q_len = params->shape.q_len;
+  problem.num_heads = params->shape.num_heads;
+  return decode::encode_maps(problem, traits, params);
+}
 
 std::atomic<int> failures{0};
 

@@ -38,6 +38,8 @@ PROBLEMS: tuple[dict[str, Any], ...] = (
     {"lengths": (33,) * 45, "num_heads": 128, "q_len": 8},
     # The last tile has a tail.
     {"lengths": (140,), "num_heads": 128},
+    # Requests have different numbers of query tokens: some clusters have no row of some of them.
+    {"lengths": (300, 70, 20, 0), "q_lens": (1, 4, 0, 2), "num_heads": 128, "spare": 0},
 )
 OF_SM100: tuple[dict[str, Any], ...] = (
     # Few heads are packed into the 128 of the kernel, and unpacked.
@@ -55,6 +57,7 @@ SMALLER: tuple[dict[str, Any], ...] = (
     {"lengths": (700, 64), "max_splits": 1},
     {"lengths": (33,) * 140},
     {"lengths": (140,)},
+    {"lengths": (300, 70, 20), "q_lens": (1, 0, 1), "spare": 0},
 )
 """Problems for variants that serve few query rows."""
 

@@ -65,6 +65,7 @@ struct Epilogue {
   // the other half; of a single half, the second block gives all to the first.
   __device__ __forceinline__ void combine_two(const WorkTile& work, const Rows& scale) {
     if constexpr (Format::kHalves == 1) {
+      synchronize();  // a thread of the other warpgroup has found what the block combines
       if (shared.split_request.is_pair() && work.partial > work.other_partial) {
         store_partial(work, scale);
         return count(true);
