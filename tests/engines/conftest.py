@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engines.runs import APART
-
 LIMIT = 900
 """Seconds of all tests, which take a sixth of this on two idle cores; see ``runs.SECONDS`` for one engine."""
 
@@ -17,6 +15,8 @@ LIMIT = 900
 @pytest.fixture(scope="session", autouse=True)
 def alone(request: pytest.FixtureRequest) -> Iterator[None]:
     """Set the variables that vLLM reads when it is imported; print where every thread is, and exit, when it is late."""
+    from tests.engines.runs import APART  # what it imports is there for the tests of engines only
+
     for name in [name for name in os.environ if name.startswith("VLLM_")]:
         del os.environ[name]
     os.environ.update(APART)
