@@ -49,8 +49,8 @@ def test_the_table_has_a_row_for_each_limit_and_gpus_first() -> None:
     hopper = [row for row in rows if row[0].startswith("Hopper")]
     assert hopper == rows[: len(hopper)]
     of_hopper = [row[1:] for row in hopper]
-    assert ("decode", "576/512", "any", "1 to 128", "any", ["`fp16`", "`bf16`"]) in of_hopper
-    e4m3 = ("decode", "576/512", "8 and up, multiples of 8", "1 to 128", "any", ["`e4m3` with bf16 queries"])
+    assert ("decode", "576/512", "any", "1 to 256", "any", ["`fp16`", "`bf16`"]) in of_hopper
+    e4m3 = ("decode", "576/512", "8 and up, multiples of 8", "1 to 256", "any", ["`e4m3` with bf16 queries"])
     assert e4m3 in of_hopper
     assert rows[-1][0].startswith("CPU")
     assert {row[2] for row in rows if row[0].startswith("CPU")} == {"576/512", "512/512", "320/256"}
