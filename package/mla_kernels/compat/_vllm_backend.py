@@ -24,6 +24,7 @@ from vllm.v1.attention.backend import (
 import mla_kernels as mla
 from mla_kernels.compat import _capabilities as capabilities
 from mla_kernels.compat import flashmla_sparse
+from mla_kernels.compat._vllm.combination import SparseCombination
 from mla_kernels.compat._vllm.workspace import Workspace
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.formats import HEAD_DIM, LATENT
@@ -32,7 +33,7 @@ from mla_kernels.kernels.base import Kernel
 _OP = "sparse_decode"
 
 
-class FlashMLASparseBackend(AttentionBackend):
+class FlashMLASparseBackend(SparseCombination, AttentionBackend):
     """What vLLM asks before it has a layer."""
 
     supported_dtypes: ClassVar[list[torch.dtype]] = flashmla_sparse.FlashMLASparseBackend.get_supported_dtypes()
@@ -67,29 +68,6 @@ class FlashMLASparseBackend(AttentionBackend):
     def is_sparse(cls) -> bool:
         """Selected tokens only."""
         return True
-
-    @classmethod
-    def supports_compute_capability(cls, capability: Any) -> bool:
-        """Whether an installed payload attends sparsely there."""
-        return capabilities.arch_of_capability(capability.major, capability.minor, _OP) is not None
-
-    @classmethod
-    def supports_combination(  # noqa: PLR0917 (the signature is theirs)
-        cls,
-        head_size: int,
-        dtype: torch.dtype,
-        kv_cache_dtype: str | None,
-        block_size: int | None,
-        use_mla: bool,
-        has_sink: bool,
-        use_sparse: bool,
-        use_mm_prefix: bool,
-        device_capability: Any,
-    ) -> str | None:
-        """Why no kernel serves the combination, with what would be served; None where one does."""
-        capability = device_capability.major, device_capability.minor
-        asked: dict[str, Any] = {"head_size": head_size, "dtype": dtype, "cache_dtype": kv_cache_dtype}
-        return capabilities.combination(capability, block_size, op=_OP, **asked)
 
     @classmethod
     def supports_device_cpu_query_lens_mismatch(cls) -> bool:

@@ -19,6 +19,7 @@ from vllm.model_executor.layers.attention.mla_attention import (
 )
 
 from mla_kernels.compat import _capabilities as capabilities
+from mla_kernels.compat._vllm.combination import Combination
 from mla_kernels.compat._vllm.decoding import (
     Capabilities,
     Decoding,
@@ -31,7 +32,7 @@ from mla_kernels.compat._vllm.decoding import (
 from mla_kernels.devices.machine import current_arch
 
 
-class DenseBackend(Capabilities, MLACommonBackend):
+class DenseBackend(Combination, Capabilities, MLACommonBackend):
     """What vLLM asks before it has a layer."""
 
     supported_dtypes: ClassVar[list[torch.dtype]] = torch_dtypes(capabilities.gpu_archs())
@@ -56,29 +57,6 @@ class DenseBackend(Capabilities, MLACommonBackend):
     def get_builder_cls() -> type[DenseMetadataBuilder]:
         """What makes the metadata of a step."""
         return DenseMetadataBuilder
-
-    @classmethod
-    def supports_compute_capability(cls, capability: Any) -> bool:
-        """Whether an installed payload serves the GPU."""
-        return capabilities.arch_of_capability(capability.major, capability.minor) is not None
-
-    @classmethod
-    def supports_combination(  # noqa: PLR0917 (the signature is theirs)
-        cls,
-        head_size: int,
-        dtype: torch.dtype,
-        kv_cache_dtype: str | None,
-        block_size: int | None,
-        use_mla: bool,
-        has_sink: bool,
-        use_sparse: bool,
-        use_mm_prefix: bool,
-        device_capability: Any,
-    ) -> str | None:
-        """Why no kernel serves the combination, with what would be served; None where one does."""
-        capability = device_capability.major, device_capability.minor
-        asked: dict[str, Any] = {"head_size": head_size, "dtype": dtype, "cache_dtype": kv_cache_dtype}
-        return capabilities.combination(capability, block_size, **asked)
 
 
 class DenseMetadataBuilder(Planning, MLACommonMetadataBuilder):
