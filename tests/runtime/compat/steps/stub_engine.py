@@ -298,7 +298,7 @@ LENGTHS, OTHERS = [700, 3, 1300, 64], [64, 2000, 2, 1025]
 """Tokens of the requests of a step, and of the next one."""
 
 OPERATORS = re.compile(
-    r"aten::((new_)?empty(_strided)?|\w*view|flatten|(un)?squeeze|slice|select|narrow|as_strided|_reshape_alias)"
+    r"aten::((new_)?empty(_strided|_like)?|\w*view|flatten|(un)?squeeze|slice|select|narrow|as_strided|_reshape_alias)"
 )
 """What torch may do in a layer: allocate, and look at the same memory in another shape."""
 
