@@ -34,6 +34,10 @@ extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_m
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v4, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp8_ds_v41, 512>;
 extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp4_ds_v41, 512>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp16, 320, 256>;
+extern template struct mla::cuda::StoreKv<mla::DType::fp16, mla::DType::e4m3, 320, 256>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16, 320, 256>;
+extern template struct mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3, 320, 256>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16>;
 extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::bf16>;
@@ -65,6 +69,11 @@ extern template struct mla::cuda::GatherKv<mla::DType::mxfp4_ds_v4, mla::DType::
 extern template struct mla::cuda::GatherKv<mla::DType::mxfp4_ds_v4, mla::DType::bf16, 512>;
 extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16, 512>;
 extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 512>;
+extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32, 320, 256>;
+extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16, 320, 256>;
+extern template struct mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::bf16, 320, 256>;
+extern template struct mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16, 320, 256>;
+extern template struct mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 320, 256>;
 extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>;
@@ -144,6 +153,14 @@ const Operation kOperations[] = {
         "sm100f_store_kv_ibf16_kvfp8_ds_v41_d512", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::fp4_ds_v41, 512>>(
         "sm100f_store_kv_ibf16_kvfp4_ds_v41_d512", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::fp16, 320, 256>>(
+        "sm100f_store_kv_ifp16_kvfp16_d320_v256", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::fp16, mla::DType::e4m3, 320, 256>>(
+        "sm100f_store_kv_ifp16_kve4m3_d320_v256", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::bf16, 320, 256>>(
+        "sm100f_store_kv_ibf16_kvbf16_d320_v256", MLA_OP_STORE_KV),
+    mla::operation<mla::cuda::StoreKv<mla::DType::bf16, mla::DType::e4m3, 320, 256>>(
+        "sm100f_store_kv_ibf16_kve4m3_d320_v256", MLA_OP_STORE_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32>>(
         "sm100f_gather_kv_kve4m3_ofp32", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16>>(
@@ -206,6 +223,16 @@ const Operation kOperations[] = {
         "sm100f_gather_kv_kvfp16_ofp16_d512", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 512>>(
         "sm100f_gather_kv_kvbf16_obf16_d512", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp32, 320, 256>>(
+        "sm100f_gather_kv_kve4m3_ofp32_d320_v256", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::fp16, 320, 256>>(
+        "sm100f_gather_kv_kve4m3_ofp16_d320_v256", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::e4m3, mla::DType::bf16, 320, 256>>(
+        "sm100f_gather_kv_kve4m3_obf16_d320_v256", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::fp16, mla::DType::fp16, 320, 256>>(
+        "sm100f_gather_kv_kvfp16_ofp16_d320_v256", MLA_OP_GATHER_KV),
+    mla::operation<mla::cuda::GatherKv<mla::DType::bf16, mla::DType::bf16, 320, 256>>(
+        "sm100f_gather_kv_kvbf16_obf16_d320_v256", MLA_OP_GATHER_KV),
     mla::operation<mla::cuda::ToGlobalIndices>(
         "sm100f_to_global_indices", MLA_OP_TO_GLOBAL_INDICES),
     mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>>(
@@ -261,7 +288,7 @@ const Operation kOperations[] = {
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 81;
+  *count = 90;
   return kOperations;
 }
 

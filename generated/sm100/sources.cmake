@@ -16,6 +16,7 @@ set(MLA_PAYLOAD_UNITS
   sm100/decode_qfp16_tma_individual.cu
   sm100/decode_qfp16_tma_persistent.cu
   sm100/gather_kv.cu
+  sm100/gather_kv_d320_v256.cu
   sm100/gather_kv_d512.cu
   sm100/merge_states_reduction.cu
   sm100/merge_states_rows.cu
@@ -25,5 +26,6 @@ set(MLA_PAYLOAD_UNITS
   sm100/sparse_decode_qe4m3_cpasync_individual.cu
   sm100/sparse_decode_qfp16_cpasync_individual.cu
   sm100/store_kv.cu
+  sm100/store_kv_d320_v256.cu
   sm100/store_kv_d512.cu
 )

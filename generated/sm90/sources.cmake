@@ -18,6 +18,7 @@ set(MLA_PAYLOAD_UNITS
   sm90/decode_qfp16_tma_rows_m64_d512.cu
   sm90/decode_qfp16_tma_swap_ab.cu
   sm90/gather_kv.cu
+  sm90/gather_kv_d320_v256.cu
   sm90/gather_kv_d512.cu
   sm90/merge_states_rows.cu
   sm90/registry.cpp
@@ -31,5 +32,6 @@ set(MLA_PAYLOAD_UNITS
   sm90/sparse_prefill_qfp16_gather_rows_m64.cu
   sm90/sparse_prefill_qfp16_gather_rows_m64_d512.cu
   sm90/store_kv.cu
+  sm90/store_kv_d320_v256.cu
   sm90/store_kv_d512.cu
 )

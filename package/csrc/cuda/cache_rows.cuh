@@ -64,9 +64,9 @@ struct Packs {
 };
 
 // A lane's part of a row that has the columns of a format.
-template <DType kType, DType kKv, int kDQk>
-using RowPacks =
-    Packs<kType, kCacheFormat<kKv, kDQk>.latent / kChunk, (kCacheFormat<kKv, kDQk>.rope > 0)>;
+template <DType kType, DType kKv, int kDQk, int kDV>
+using RowPacks = Packs<kType, kCacheFormat<kKv, kDQk, kDV>.latent / kChunk,
+                       (kCacheFormat<kKv, kDQk, kDV>.rope > 0)>;
 
 template <class Packs, int kAligned, Packing kPacking = Packing::whole>
 __device__ __forceinline__ Packs load_row(const std::byte* latent, const std::byte* rope,
@@ -122,7 +122,7 @@ TokenRows token_rows(void* latent, int64_t latent_stride, void* rope, int64_t ro
 }
 
 // Finds the rows of a cache [num_pages, page_size] by global slot, page * page_size + offset.
-template <DType kKv, int kDQk>
+template <DType kKv, int kDQk, int kDV>
 class CacheRows {
  public:
   // It takes every problem that has one cache.
@@ -178,7 +178,7 @@ class CacheRows {
  private:
   static constexpr int64_t kBytes = kElementBytes<kKv>;
   static constexpr int64_t kSmallSlots = int64_t{1} << 31;
-  static constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk>;
+  static constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk, kDV>;
   static constexpr bool kHasRopeView = kFormat.has_rope_view();
   static constexpr bool kHasPageScales = kFormat.scale_place == ScalePlace::page;
 

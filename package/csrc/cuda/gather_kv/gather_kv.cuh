@@ -7,9 +7,9 @@
 namespace mla::cuda {
 namespace gather_kv {
 
-template <DType kKv, int kDQk>
+template <DType kKv, int kDQk, int kDV>
 struct Arguments {
-  CacheRows<kKv, kDQk> cache;
+  CacheRows<kKv, kDQk, kDV> cache;
   const int32_t* indices;
   TokenRows out;
   int64_t num_rows;
@@ -51,10 +51,10 @@ __device__ __forceinline__ float scale_of(const Raw<kBytes>& scales, int group) 
 
 // The scale of a column of a chunk. Several groups in a chunk are told apart without an index that
 // only the lane knows, which would put the scales into local memory.
-template <DType kKv, int kDQk, int kBytes>
+template <DType kKv, int kDQk, int kDV, int kBytes>
 __device__ __forceinline__ float scale_at(const Raw<kBytes>& scales, int chunk, int column) {
-  constexpr DType kType = kCacheFormat<kKv, kDQk>.scale_type;
-  constexpr int kGroup = kCacheFormat<kKv, kDQk>.scale_group;
+  constexpr DType kType = kCacheFormat<kKv, kDQk, kDV>.scale_type;
+  constexpr int kGroup = kCacheFormat<kKv, kDQk, kDV>.scale_group;
   constexpr int kChunkGroups = kGroup > kChunk ? 1 : kChunk / kGroup;
   const int first = chunk * kChunk / kGroup;
   float found = scale_of<kType>(scales, first);
@@ -66,11 +66,11 @@ __device__ __forceinline__ float scale_at(const Raw<kBytes>& scales, int chunk, 
 }
 
 // @pre The cache holds e4m3 or e2m1 with scales of its groups.
-template <DType kKv, DType kOut, int kDQk, bool kVectors>
-__device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered_groups(
-    const typename CacheRows<kKv, kDQk>::Row& row, int lane) {
-  using Out = RowPacks<kOut, kKv, kDQk>;
-  constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk>;
+template <DType kKv, DType kOut, int kDQk, int kDV, bool kVectors>
+__device__ __forceinline__ RowPacks<kOut, kKv, kDQk, kDV> gathered_groups(
+    const typename CacheRows<kKv, kDQk, kDV>::Row& row, int lane) {
+  using Out = RowPacks<kOut, kKv, kDQk, kDV>;
+  constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk, kDV>;
   constexpr int kAligned = kAlignment<kKv, kVectors>;
   constexpr Packing kPacking = kPackingOf<kOut>;
   constexpr DType kLatent = kFormat.latent_type;
@@ -88,26 +88,26 @@ __device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered_groups(
   }
 #pragma unroll
   for (int i = 0; i < Out::kLatentChunks; ++i) {
-    const float first = scale_at<kKv, kDQk>(scales, i, half_column<kPacking>(0, lane));
-    const float second = scale_at<kKv, kDQk>(scales, i, half_column<kPacking>(1, lane));
+    const float first = scale_at<kKv, kDQk, kDV>(scales, i, half_column<kPacking>(0, lane));
+    const float second = scale_at<kKv, kDQk, kDV>(scales, i, half_column<kPacking>(1, lane));
     packs.latent[i] = dequantised<kLatent, kOut>(latent[i], first, second);
   }
   return packs;
 }
 
-template <DType kKv, DType kOut, int kDQk, bool kVectors>
-__device__ __forceinline__ RowPacks<kOut, kKv, kDQk> gathered(
-    const typename CacheRows<kKv, kDQk>::Row& row, float kv_scale, int lane) {
-  using Stored = RowPacks<kKv, kKv, kDQk>;
+template <DType kKv, DType kOut, int kDQk, int kDV, bool kVectors>
+__device__ __forceinline__ RowPacks<kOut, kKv, kDQk, kDV> gathered(
+    const typename CacheRows<kKv, kDQk, kDV>::Row& row, float kv_scale, int lane) {
+  using Stored = RowPacks<kKv, kKv, kDQk, kDV>;
   constexpr int kAligned = kAlignment<kKv, kVectors>;
-  constexpr ScalePlace kPlace = kCacheFormat<kKv, kDQk>.scale_place;
+  constexpr ScalePlace kPlace = kCacheFormat<kKv, kDQk, kDV>.scale_place;
   if constexpr (kPlace == ScalePlace::row || kPlace == ScalePlace::page) {
-    return gathered_groups<kKv, kOut, kDQk, kVectors>(row, lane);
+    return gathered_groups<kKv, kOut, kDQk, kDV, kVectors>(row, lane);
   } else if constexpr (kKv == kOut) {
     return load_row<Stored, kAligned>(row.latent, row.rope, lane);
   } else {
     const auto stored = load_row<Stored, kAligned, kPackingOf<kOut>>(row.latent, row.rope, lane);
-    RowPacks<kOut, kKv, kDQk> packs;
+    RowPacks<kOut, kKv, kDQk, kDV> packs;
 #pragma unroll
     for (int i = 0; i < Stored::kLatentChunks; ++i) {
       packs.latent[i] = dequantised<kKv, kOut>(stored.latent[i], kv_scale, kv_scale);
@@ -127,15 +127,15 @@ inline constexpr int kBlocksOfByteScales = 12;
 #else
 inline constexpr int kBlocksOfByteScales = 16;
 #endif
-template <DType kKv, int kDQk>
+template <DType kKv, int kDQk, int kDV>
 inline constexpr int kMinBlocks =
-    kCacheFormat<kKv, kDQk>.latent_type == DType::e2m1  ? 8
-    : kCacheFormat<kKv, kDQk>.scale_type == DType::e8m0 ? kBlocksOfByteScales
-                                                        : 16;
+    kCacheFormat<kKv, kDQk, kDV>.latent_type == DType::e2m1  ? 8
+    : kCacheFormat<kKv, kDQk, kDV>.scale_type == DType::e8m0 ? kBlocksOfByteScales
+                                                             : 16;
 
-template <DType kKv, DType kOut, int kDQk, bool kVectors>
-__global__ void __launch_bounds__(kRowThreads, kVectors ? kMinBlocks<kKv, kDQk> : 1)
-    gather_kernel(const __grid_constant__ Arguments<kKv, kDQk> arguments) {
+template <DType kKv, DType kOut, int kDQk, int kDV, bool kVectors>
+__global__ void __launch_bounds__(kRowThreads, kVectors ? kMinBlocks<kKv, kDQk, kDV> : 1)
+    gather_kernel(const __grid_constant__ Arguments<kKv, kDQk, kDV> arguments) {
   constexpr int kAligned = kAlignment<kOut, kVectors>;
   constexpr Packing kPacking = kPackingOf<kOut>;
   const int lane = row_lane();
@@ -145,54 +145,55 @@ __global__ void __launch_bounds__(kRowThreads, kVectors ? kMinBlocks<kKv, kDQk> 
     std::byte* const rope = arguments.out.rope(i);
     if (arguments.cache.has(slot)) {
       const auto from = arguments.cache.at(slot);
-      const auto packs = gathered<kKv, kOut, kDQk, kVectors>(from, arguments.kv_scale, lane);
+      const auto packs = gathered<kKv, kOut, kDQk, kDV, kVectors>(from, arguments.kv_scale, lane);
       store_row<kAligned, kPacking>(packs, latent, rope, lane);
     } else {
-      store_row<kAligned, kPacking>(RowPacks<kOut, kKv, kDQk>{}, latent, rope, lane);
+      store_row<kAligned, kPacking>(RowPacks<kOut, kKv, kDQk, kDV>{}, latent, rope, lane);
     }
   }
 }
 
 }  // namespace gather_kv
 
-template <DType kKv, DType kOut, int kDQk>
-Status GatherKv<kKv, kOut, kDQk>::can_run(const Problem& p) {
+template <DType kKv, DType kOut, int kDQk, int kDV>
+Status GatherKv<kKv, kOut, kDQk, kDV>::can_run(const Problem& p) {
   MLA_TRY(check_extents(
       {{"num_rows", p.num_rows}, {"num_pages", p.num_pages}, {"page_size", p.page_size}}));
-  MLA_TRY(check_kv_scale(kCacheFormat<kKv, kDQk>, p.kv_scale));
-  constexpr bool kHasRope = RowPacks<kOut, kKv, kDQk>::kHasRope;
+  MLA_TRY(check_kv_scale(kCacheFormat<kKv, kDQk, kDV>, p.kv_scale));
+  constexpr bool kHasRope = RowPacks<kOut, kKv, kDQk, kDV>::kHasRope;
   MLA_TRY(check_present({{"indices", p.indices, p.num_rows},
                          {"out", p.out_latent, p.num_rows},
                          {"out", p.out_rope, kHasRope ? p.num_rows : 0}}));
   MLA_TRY(check_aligned({{"indices", p.indices, sizeof(int32_t)},
                          {"out", p.out_latent, kElementBytes<kOut>},
                          {"out", kHasRope ? p.out_rope : nullptr, kElementBytes<kOut>}}));
-  return CacheRows<kKv, kDQk>(p).check();
+  return CacheRows<kKv, kDQk, kDV>(p).check();
 }
 
-template <DType kKv, DType kOut, int kDQk>
-Status GatherKv<kKv, kOut, kDQk>::prepare(int32_t device) {
+template <DType kKv, DType kOut, int kDQk, int kDV>
+Status GatherKv<kKv, kOut, kDQk, kDV>::prepare(int32_t device) {
   using gather_kv::gather_kernel;
   return load_kernels(device,
-                      {reinterpret_cast<const void*>(gather_kernel<kKv, kOut, kDQk, true>),
-                       reinterpret_cast<const void*>(gather_kernel<kKv, kOut, kDQk, false>)});
+                      {reinterpret_cast<const void*>(gather_kernel<kKv, kOut, kDQk, kDV, true>),
+                       reinterpret_cast<const void*>(gather_kernel<kKv, kOut, kDQk, kDV, false>)});
 }
 
-template <DType kKv, DType kOut, int kDQk>
-Status GatherKv<kKv, kOut, kDQk>::launch(const Problem& p, ConstBuffer, Buffer, Stream stream) {
+template <DType kKv, DType kOut, int kDQk, int kDV>
+Status GatherKv<kKv, kOut, kDQk, kDV>::launch(const Problem& p, ConstBuffer, Buffer,
+                                              Stream stream) {
   using gather_kv::gather_kernel;
   MLA_TRY(can_run(p));
   if (p.num_rows == 0) return {};
   const DeviceGuard guard(p.device);
   MLA_TRY(guard.status());
-  const gather_kv::Arguments<kKv, kDQk> arguments = {
-      CacheRows<kKv, kDQk>(p), static_cast<const int32_t*>(p.indices),
-      token_rows<RowPacks<kOut, kKv, kDQk>>(p.out_latent, p.out_latent_stride_row, p.out_rope,
-                                            p.out_rope_stride_row),
+  const gather_kv::Arguments<kKv, kDQk, kDV> arguments = {
+      CacheRows<kKv, kDQk, kDV>(p), static_cast<const int32_t*>(p.indices),
+      token_rows<RowPacks<kOut, kKv, kDQk, kDV>>(p.out_latent, p.out_latent_stride_row, p.out_rope,
+                                                 p.out_rope_stride_row),
       p.num_rows, p.kv_scale};
   const bool vectors = arguments.out.has_vectors() && arguments.cache.has_vectors();
-  const auto kernel =
-      vectors ? gather_kernel<kKv, kOut, kDQk, true> : gather_kernel<kKv, kOut, kDQk, false>;
+  const auto kernel = vectors ? gather_kernel<kKv, kOut, kDQk, kDV, true>
+                              : gather_kernel<kKv, kOut, kDQk, kDV, false>;
   kernel<<<blocks_for(p.num_rows, kBlockRows), kRowThreads, 0, cuda_stream(stream)>>>(arguments);
   return check(cudaGetLastError(), "gather_kv");
 }

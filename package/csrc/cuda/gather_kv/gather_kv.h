@@ -7,9 +7,9 @@
 namespace mla::cuda {
 
 // Copies rows of a cache, dequantised; an index outside the cache gives a row of zeros.
-template <DType kKv, DType kOut, int kDQk = kHeadDim>
+template <DType kKv, DType kOut, int kDQk = kHeadDim, int kDV = kLatent>
 struct GatherKv : Op<mla_gather_kv_problem> {
-  static_assert(gather_kv::supports(kKv, kOut, kDQk));
+  static_assert(gather_kv::supports(kKv, kOut, kDQk, kDV));
 
   static Status can_run(const Problem& problem);
   static Status prepare(int32_t device);

@@ -11,13 +11,13 @@
 namespace mla::cuda {
 namespace store_kv {
 
-template <DType kKv, int kDQk>
-inline constexpr bool kIsScaled = kCacheFormat<kKv, kDQk>.scale_place == ScalePlace::tensor;
+template <DType kKv, int kDQk, int kDV>
+inline constexpr bool kIsScaled = kCacheFormat<kKv, kDQk, kDV>.scale_place == ScalePlace::tensor;
 
-template <DType kKv, int kDQk>
+template <DType kKv, int kDQk, int kDV>
 struct Arguments {
   TokenRows tokens;
-  CacheRows<kKv, kDQk> cache;
+  CacheRows<kKv, kDQk, kDV> cache;
   const int64_t* slot_mapping;
   const float* scale;
   int64_t num_tokens;
@@ -111,11 +111,11 @@ __device__ __forceinline__ void set_scale(Raw<kBytes>& scales, int i, float scal
 // Quantises a row whose groups of columns have scales. A group is some chunks, or a part of one.
 //
 // @pre The latent of the format is e4m3 or e2m1.
-template <DType kKv, int kDQk, bool kVectors, class Packs>
+template <DType kKv, int kDQk, int kDV, bool kVectors, class Packs>
 __device__ __forceinline__ void store_groups(const Packs& row, bool has_power_of_two_scales,
-                                             const typename CacheRows<kKv, kDQk>::Row& to,
+                                             const typename CacheRows<kKv, kDQk, kDV>::Row& to,
                                              int lane) {
-  constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk>;
+  constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk, kDV>;
   constexpr DType kIn = Packs::kElement;
   constexpr DType kLatent = kFormat.latent_type;
   constexpr DType kScale = kFormat.scale_type;
@@ -160,74 +160,75 @@ __device__ __forceinline__ void store_groups(const Packs& row, bool has_power_of
   }
 }
 
-template <DType kIn, DType kKv, int kDQk, bool kVectors>
+template <DType kIn, DType kKv, int kDQk, int kDV, bool kVectors>
 __global__ void __launch_bounds__(kRowThreads, kVectors ? 8 : 1)
-    store_kernel(const __grid_constant__ Arguments<kKv, kDQk> arguments) {
-  using Row = RowPacks<kIn, kKv, kDQk>;
+    store_kernel(const __grid_constant__ Arguments<kKv, kDQk, kDV> arguments) {
+  using Row = RowPacks<kIn, kKv, kDQk, kDV>;
   constexpr int kAligned = kAlignment<kKv, kVectors>;
   const TokenRows& tokens = arguments.tokens;
   const int lane = row_lane();
   for (int64_t t = first_row(); t < arguments.num_tokens; t += row_step()) {
     const int64_t slot = arguments.slot_mapping[t];
-    const float scale = kIsScaled<kKv, kDQk> ? *arguments.scale : 1;
+    const float scale = kIsScaled<kKv, kDQk, kDV> ? *arguments.scale : 1;
     const auto row =
         load_row<Row, kAlignment<kIn, kVectors>>(tokens.latent(t), tokens.rope(t), lane);
     if (!arguments.cache.has(slot)) continue;
     const auto to = arguments.cache.at(slot);
     if constexpr (kKv == kIn) {
       store_row<kAligned>(row, to.latent, to.rope, lane);
-    } else if constexpr (kIsScaled<kKv, kDQk>) {
+    } else if constexpr (kIsScaled<kKv, kDQk, kDV>) {
       store_row<kAligned>(quantised(row, scale), to.latent, to.rope, lane);
     } else {
-      store_groups<kKv, kDQk, kVectors>(row, arguments.has_power_of_two_scales, to, lane);
+      store_groups<kKv, kDQk, kDV, kVectors>(row, arguments.has_power_of_two_scales, to, lane);
     }
   }
 }
 
 }  // namespace store_kv
 
-template <DType kIn, DType kKv, int kDQk>
-Status StoreKv<kIn, kKv, kDQk>::can_run(const Problem& p) {
+template <DType kIn, DType kKv, int kDQk, int kDV>
+Status StoreKv<kIn, kKv, kDQk, kDV>::can_run(const Problem& p) {
   MLA_TRY(check_extents(
       {{"num_tokens", p.num_tokens}, {"num_pages", p.num_pages}, {"page_size", p.page_size}}));
-  MLA_TRY(check_store_scales(kCacheFormat<kKv, kDQk>, p));
-  constexpr bool kHasRope = RowPacks<kIn, kKv, kDQk>::kHasRope;
+  MLA_TRY(check_store_scales(kCacheFormat<kKv, kDQk, kDV>, p));
+  constexpr bool kHasRope = RowPacks<kIn, kKv, kDQk, kDV>::kHasRope;
   MLA_TRY(check_present({{"latent", p.latent, p.num_tokens},
                          {"rope", p.rope, kHasRope ? p.num_tokens : 0},
                          {"slot_mapping", p.slot_mapping, p.num_tokens},
-                         {"scale", p.scale, store_kv::kIsScaled<kKv, kDQk> ? 1 : 0}}));
+                         {"scale", p.scale, store_kv::kIsScaled<kKv, kDQk, kDV> ? 1 : 0}}));
   MLA_TRY(check_aligned({{"latent", p.latent, kElementBytes<kIn>},
                          {"rope", kHasRope ? p.rope : nullptr, kElementBytes<kIn>},
                          {"slot_mapping", p.slot_mapping, sizeof(int64_t)},
                          {"scale", p.scale, sizeof(float)}}));
-  return CacheRows<kKv, kDQk>(p).check();
+  return CacheRows<kKv, kDQk, kDV>(p).check();
 }
 
-template <DType kIn, DType kKv, int kDQk>
-Status StoreKv<kIn, kKv, kDQk>::prepare(int32_t device) {
+template <DType kIn, DType kKv, int kDQk, int kDV>
+Status StoreKv<kIn, kKv, kDQk, kDV>::prepare(int32_t device) {
   using store_kv::store_kernel;
-  return load_kernels(device, {reinterpret_cast<const void*>(store_kernel<kIn, kKv, kDQk, true>),
-                               reinterpret_cast<const void*>(store_kernel<kIn, kKv, kDQk, false>)});
+  return load_kernels(device,
+                      {reinterpret_cast<const void*>(store_kernel<kIn, kKv, kDQk, kDV, true>),
+                       reinterpret_cast<const void*>(store_kernel<kIn, kKv, kDQk, kDV, false>)});
 }
 
-template <DType kIn, DType kKv, int kDQk>
-Status StoreKv<kIn, kKv, kDQk>::launch(const Problem& p, ConstBuffer, Buffer, Stream stream) {
+template <DType kIn, DType kKv, int kDQk, int kDV>
+Status StoreKv<kIn, kKv, kDQk, kDV>::launch(const Problem& p, ConstBuffer, Buffer, Stream stream) {
   using store_kv::store_kernel;
   MLA_TRY(can_run(p));
   if (p.num_tokens == 0) return {};
   const DeviceGuard guard(p.device);
   MLA_TRY(guard.status());
-  using Row = RowPacks<kIn, kKv, kDQk>;
-  const store_kv::Arguments<kKv, kDQk> arguments = {
+  using Row = RowPacks<kIn, kKv, kDQk, kDV>;
+  const store_kv::Arguments<kKv, kDQk, kDV> arguments = {
       token_rows<Row>(p.latent, p.latent_stride_t, p.rope, p.rope_stride_t),
-      CacheRows<kKv, kDQk>(p),
+      CacheRows<kKv, kDQk, kDV>(p),
       static_cast<const int64_t*>(p.slot_mapping),
       static_cast<const float*>(p.scale),
       p.num_tokens,
       p.power_of_two_scales != 0};
   const bool vectors = arguments.tokens.has_vectors() && arguments.cache.has_vectors();
   const auto kernel =
-      vectors ? store_kernel<kIn, kKv, kDQk, true> : store_kernel<kIn, kKv, kDQk, false>;
+      vectors ? store_kernel<kIn, kKv, kDQk, kDV, true> : store_kernel<kIn, kKv, kDQk, kDV, false>;
   kernel<<<blocks_for(p.num_tokens, kBlockRows), kRowThreads, 0, cuda_stream(stream)>>>(arguments);
   return check(cudaGetLastError(), "store_kv");
 }
