@@ -48,7 +48,7 @@ def concat_and_cache_mla(  # noqa: PLR0917 (the signature is theirs)
         Rows beyond ``slot_mapping`` are padding, here and in ``k_pe``. The rank is 512, or 256 on a CPU.
     k_pe : [num_tokens, 64], or [num_tokens, 0] of a model without a rope part, such as GLM-5.3-Flash
     kv_cache : [num_blocks, block_size, kv_lora_rank + 64], or 656 bytes
-        Without a rope part [..., kv_lora_rank], or 656 bytes of which the rope part becomes 0, as vLLM 0.33 stores it,
+        Without a rope part [..., kv_lora_rank], or 656 bytes of which the rope part becomes 0, as vLLM stores it,
         or 528 bytes without these, as FlashMLA reads it and vLLM does not.
     slot_mapping : int64 [num_actual_tokens]
         ``block * block_size + offset``; a negative slot is skipped.
