@@ -33,6 +33,8 @@ class Scales:
     group: int = 0
     padded: int = 0
     """The bytes of a token's scales, where padding follows them."""
+    interleave: int = 1
+    """So many neighbouring groups have their scales as far apart as possible: 4 of 32 groups are 0, 8, 16, 24, 1, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,8 @@ def _scales(row: Format, scales: Scales) -> Iterator[str]:
         yield f"scales: groups of {scales.group} do not divide a latent of {row.latent.columns} columns"
     elif scales.padded and scales.padded * 8 < row.latent.columns // scales.group * BITS[scales.type]:
         yield f"scales: {scales.padded} bytes do not hold a token's scales"
+    elif scales.interleave < 1 or row.latent.columns // scales.group % scales.interleave:
+        yield f"scales: interleave = {scales.interleave} does not divide {row.latent.columns // scales.group} groups"
 
 
 def _twins(rows: Iterable[Format]) -> Iterator[str]:

@@ -66,7 +66,9 @@ def _parts(row: Format) -> Iterator[dict[str, str]]:
     in_page, at_end = scales.place == "page", scales.place == "row_end"
     used = -(-row.latent.columns // scales.group) * (4 if scales.type == "fp32" else 1)
     padding = f", then {row.scale_bytes - used} unused" if row.scale_bytes > used else ""
-    held = f"{row.latent.columns // scales.group} {scales.type} scales, each of {scales.group} columns{padding}"
+    groups = row.latent.columns // scales.group
+    order = f", that of group g at {groups // scales.interleave} (g % {scales.interleave}) + g / {scales.interleave}"
+    held = f"{groups} {scales.type} scales, each of {scales.group} columns{order * (scales.interleave > 1)}{padding}"
     yield _part(f"{row.row_bytes} t" if in_page else "0", row.latent.bytes, f"{row.latent.columns} {row.latent.type}")
     in_row = _part(str(row.scale_offset), row.scale_bytes, held)
     if not (in_page or at_end):
@@ -98,6 +100,7 @@ def fields(row: Format) -> dict[str, str | int]:
         "scale_place": "none" if scales is None else scales.place.removesuffix("_end"),
         "scale_type": "fp32" if scales is None else scales.type,
         "scale_group": 0 if scales is None else scales.group,
+        "scale_interleave": 1 if scales is None else scales.interleave,
         "scale_bytes": row.scale_bytes,
         "scale_offset": row.scale_offset,
         "rope_offset": row.rope_offset,

@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "8d536b51e056c57f"
+ABI_HASH: Final = "859feb18ce410336"
 VERSION: Final[str]
 """The version of the core that the launcher is part of."""
 OPS: Final[dict[str, tuple[str, ...]]]

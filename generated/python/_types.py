@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "8d536b51e056c57f"
+ABI_HASH = "859feb18ce410336"
 STATUSES = (
     "ok",
     "dtype",

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "8d536b51e056c57f"
+#define MLA_ABI_HASH "859feb18ce410336"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus

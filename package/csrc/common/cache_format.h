@@ -15,6 +15,12 @@ enum class ScalePlace : uint8_t {
   page,    // after the rows of a page
 };
 
+// Where the scale of a group is among those of a token. Neighbouring groups, `interleave` of them,
+// have theirs as far apart as possible.
+MLA_ALWAYS_INLINE constexpr int scale_index(int group, int groups, int interleave) {
+  return interleave == 1 ? group : group % interleave * (groups / interleave) + group / interleave;
+}
+
 // A row is the latent of a token, the scales that lie in the row, and the rope part. Widths count
 // columns; sizes and offsets count bytes, offsets from the start of the row.
 struct CacheFormat {
@@ -28,14 +34,19 @@ struct CacheFormat {
   DType rope_type;
   ScalePlace scale_place;
   DType scale_type;
-  int scale_group;  // columns of the latent that share a scale
-  int scale_bytes;  // of a token
+  int scale_group;       // columns of the latent that share a scale
+  int scale_interleave;  // for scale_index
+  int scale_bytes;       // of a token
   int scale_offset;
   int rope_offset;
   int row_bytes;
   int token_bytes;    // the row, and scales that lie elsewhere
   int page_multiple;  // pages are padded to a multiple of it
   bool is_bytes;      // the cache is an array of bytes, because it holds scales
+
+  constexpr int scale_index(int group) const {
+    return mla::scale_index(group, latent / scale_group, scale_interleave);
+  }
 
   // Whether the rope part has a pointer and strides of its own.
   MLA_ALWAYS_INLINE constexpr bool has_rope_view() const { return !is_bytes && rope > 0; }

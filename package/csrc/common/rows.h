@@ -10,6 +10,8 @@ namespace mla {
 constexpr bool converts_rows(DType kv, int d_qk = kHeadDim, int d_v = kLatent) {
   const CacheFormat* const format = find_cache_format(kv, d_qk, d_v);
   if (format == nullptr) return false;
+  // Rows are moved in chunks of 64 columns, of which the rope part is one.
+  if (format->latent % kRope != 0 || (format->rope != 0 && format->rope != kRope)) return false;
   const bool is_scaled = format->latent_type == DType::e4m3 || format->latent_type == DType::e2m1;
   return is_scaled || (is_float(format->latent_type) && !format->is_bytes);
 }

@@ -235,12 +235,13 @@ def test_a_row_of_mxfp4(variant: Row) -> None:
 
 @pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "nvfp4_ds_mla")
 def test_a_row_of_nvfp4(variant: Row) -> None:
-    """As vLLM's pull request 51724 says: 512 e2m1, then 64 e4m3 without a scale, then 32 e4m3 scales."""
+    """As vLLM 0.33 says: 512 e2m1, then 64 e4m3 without a scale, then 32 e4m3 scales, that of group g at 8 (g % 4) + g / 4."""
     cache = torch.full((1, 3, 352), 0xFF, dtype=torch.uint8)
     cache[0, 1, :256] = 0x21  # 0.5 in even columns, and 1 in odd ones
     cache[0, 1, 256:320] = torch.arange(64, dtype=torch.uint8)
     cache[0, 1, 320:] = 0x20 + torch.arange(32, dtype=torch.uint8)
-    scales = values(0x20 + torch.arange(32, dtype=torch.uint8)).repeat_interleave(16)
+    places = torch.tensor([8 * (group % 4) + group // 4 for group in range(32)])
+    scales = values((0x20 + places).byte()).repeat_interleave(16)
     want = torch.cat([torch.tensor([0.5, 1.0]).repeat(256) * scales, values(torch.arange(64, dtype=torch.uint8))])
     got = gathered(variant, cache.to(variant.device), [1], variant.out_dtype)
     assert_close("row", got, want[None].to(got.dtype), EXACT)
@@ -258,7 +259,7 @@ def test_nvfp4_saturates_its_rope_part(variant: Row) -> None:
     assert cache[0, 0, :256].tolist() == [0] * 20 + [0x0F] + [0] * 235
     stored = rope.to(dtype).float().clamp(-448, 448).to(torch.float8_e4m3fn)
     assert_same_bytes("rope", cache[0, 0, 256:320].view(torch.float8_e4m3fn), stored[0])
-    assert cache[0, 0, 320:].tolist() == [1, 1, 0x40] + [1] * 29
+    assert cache[0, 0, 320:].tolist() == [1] * 16 + [0x40] + [1] * 15  # group 2
 
 
 def has_scales_of_a_byte(variant: Row) -> bool:

@@ -80,7 +80,8 @@ inline void row_to_bf16(const CacheFormat& format, const StoredRow& token, uint3
   if (format.is_bytes) {
     const int columns = format.scale_group;
     for (int first = 0; first < format.latent; first += columns) {
-      const float scale = group_scale(format.scale_type, token.scales, first / columns);
+      const int group = format.scale_index(first / columns);
+      const float scale = group_scale(format.scale_type, token.scales, group);
       for (int i = first; i < first + columns; i += kVectorColumns) {
         const Words words = e4m3_to_bf16(token.latent + i);
         const Vec low = (Vec)(words << 16) * scale;

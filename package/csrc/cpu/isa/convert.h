@@ -84,7 +84,8 @@ inline void scaled_to_fp32(const CacheFormat& format, const StoredRow& stored,
   const int columns = format.scale_group;
   const bool is_e4m3 = format.latent_type == DType::e4m3;
   for (int first = 0; first < format.latent; first += columns) {
-    const float scale = group_scale(format.scale_type, stored.scales, first / columns);
+    const int group = format.scale_index(first / columns);
+    const float scale = group_scale(format.scale_type, stored.scales, group);
     if (is_e4m3) {
       for (int i = 0; i < columns; ++i) {
         row[first + i] = scale * e4m3_to_fp32(load_as<uint8_t>(stored.latent + first, i));

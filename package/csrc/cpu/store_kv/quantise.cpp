@@ -81,7 +81,7 @@ void quantise(const CacheFormat& format, bool power_of_two, const float* latent,
     float scale = greatest_magnitude(values, columns) / (is_e2m1 ? kMaxE2m1 : kMaxE4m3);
     if (is_e2m1 && has_nan(values, columns)) scale = Limits::quiet_NaN();
     scale = rounded_scale(format.scale_type, power_of_two, scale);
-    store_scale(format.scale_type, scale, to.scales + group * scale_bytes);
+    store_scale(format.scale_type, scale, to.scales + format.scale_index(group) * scale_bytes);
     store_elements(format.latent_type, values, columns, scale, to.latent + group * bytes);
   }
   const int used = groups * scale_bytes;  // padding follows

@@ -38,14 +38,19 @@ __device__ __forceinline__ int half_column(int half, int lane) {
   return lane * kPack + half * (kPack / 2);
 }
 
-template <DType kType, int kBytes>
+// The scale of a group, which is a constant where the loops around it are unrolled.
+template <DType kKv, int kDQk, int kDV, int kBytes>
 __device__ __forceinline__ float scale_of(const Raw<kBytes>& scales, int group) {
+  constexpr CacheFormat kFormat = kCacheFormat<kKv, kDQk, kDV>;
+  constexpr DType kType = kFormat.scale_type;
+  constexpr int kGroups = kFormat.latent / kFormat.scale_group;
+  const int i = scale_index(group, kGroups, kFormat.scale_interleave);
   if constexpr (kType == DType::e8m0) {
-    return e8m0_to_fp32(part<uint8_t>(scales, group));
+    return e8m0_to_fp32(part<uint8_t>(scales, i));
   } else if constexpr (kType == DType::e4m3) {
-    return e4m3_to_fp32(part<uint8_t>(scales, group));
+    return e4m3_to_fp32(part<uint8_t>(scales, i));
   } else {
-    return part<float>(scales, group);
+    return part<float>(scales, i);
   }
 }
 
@@ -53,14 +58,13 @@ __device__ __forceinline__ float scale_of(const Raw<kBytes>& scales, int group) 
 // only the lane knows, which would put the scales into local memory.
 template <DType kKv, int kDQk, int kDV, int kBytes>
 __device__ __forceinline__ float scale_at(const Raw<kBytes>& scales, int chunk, int column) {
-  constexpr DType kType = kCacheFormat<kKv, kDQk, kDV>.scale_type;
   constexpr int kGroup = kCacheFormat<kKv, kDQk, kDV>.scale_group;
   constexpr int kChunkGroups = kGroup > kChunk ? 1 : kChunk / kGroup;
   const int first = chunk * kChunk / kGroup;
-  float found = scale_of<kType>(scales, first);
+  float found = scale_of<kKv, kDQk, kDV>(scales, first);
 #pragma unroll
   for (int i = 1; i < kChunkGroups; ++i) {
-    if (column >= i * kGroup) found = scale_of<kType>(scales, first + i);
+    if (column >= i * kGroup) found = scale_of<kKv, kDQk, kDV>(scales, first + i);
   }
   return found;
 }

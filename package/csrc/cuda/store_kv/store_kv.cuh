@@ -152,7 +152,15 @@ __device__ __forceinline__ void store_groups(const Packs& row, bool has_power_of
   // The scales of lanes beyond the steps are padding, and 0.
   constexpr int kScaleBytes = sizeof(own_scales);
   if (lane * kScaleBytes < kFormat.scale_bytes) {
-    store<kAligned>(to.scales + lane * kScaleBytes, own_scales);
+    if constexpr (kFormat.scale_interleave == 1) {
+      store<kAligned>(to.scales + lane * kScaleBytes, own_scales);
+    } else {
+      static_assert(kFormat.scale_interleave == kChunkGroups && kElementBytes<kScale> == 1);
+#pragma unroll
+      for (int i = 0; i < kChunkGroups; ++i) {
+        to.scales[i * kSteps + lane] = std::byte{part<uint8_t>(own_scales, i)};
+      }
+    }
   }
   if constexpr (Packs::kHasRope) {
     const auto rope = convert<kIn, kFormat.rope_type>(row.rope);

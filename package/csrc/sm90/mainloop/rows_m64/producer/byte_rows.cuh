@@ -37,8 +37,10 @@ using Factor = std::conditional_t<kHasFp32Scales<Rows>, float, __nv_bfloat162>;
 template <class Rows>
 __device__ __forceinline__ StoredScale<Rows> scale_of(const uint8_t* row, uint32_t column) {
   static_assert(Rows::kFormat.scale_group % kLaneColumns == 0);
-  return reinterpret_cast<const StoredScale<Rows>*>(
-      row + Rows::kScaleOffset)[column / Rows::kFormat.scale_group];
+  constexpr int kGroup = Rows::kFormat.scale_group;
+  constexpr int kGroups = Rows::kFormat.latent / kGroup;
+  const int i = scale_index(column / kGroup, kGroups, Rows::kFormat.scale_interleave);
+  return reinterpret_cast<const StoredScale<Rows>*>(row + Rows::kScaleOffset)[i];
 }
 
 template <class Rows>
