@@ -15,11 +15,12 @@ import torch
 from sglang.srt.configs.model_config import is_deepseek_dsa
 from sglang.srt.layers.attention.flashinfer_mla_backend import FlashInferMLAAttnBackend
 from sglang.srt.runtime_context import get_exec, get_parallel, get_spec
+from sglang.srt.speculative.ragged_verify import resolve_ragged_verify_layout
 
 from mla_kernels.compat._sglang.decoding import Decoding
 from mla_kernels.compat._sglang.names import NAME
 from mla_kernels.compat._sglang.serving import Surroundings, kernels_for, require_deterministic
-from mla_kernels.compat._sglang.steps import NewTokens, Steps
+from mla_kernels.compat._sglang.steps import NewTokens, Ragged, Steps
 
 
 def surroundings(model_runner: Any) -> Surroundings:
@@ -53,8 +54,7 @@ class MlaKernelsBackend(Decoding, FlashInferMLAAttnBackend):
         No kernel serves the model, its cache or the GPU; the message says what would be served.
     """
 
-    # With the ways of speculative decoding that are served, a verification has as many drafts for each request.
-    supports_ragged_verify_graph: bool = False
+    supports_ragged_verify_graph: bool = True
 
     def __init__(
         self,
@@ -107,7 +107,8 @@ class MlaKernelsBackend(Decoding, FlashInferMLAAttnBackend):
         k_rope: torch.Tensor | None = None,
     ) -> Any:
         """Verify drafts or extend a draft model's cache, or leave a prefill to the class beneath."""
-        if self._new_tokens(forward_batch) is None:
+        mode = forward_batch.forward_mode
+        if not mode.is_target_verify() and not mode.is_draft_extend_v2():
             return super().forward_extend(q, k, v, layer, forward_batch, save_kv_cache, q_rope, k_rope)
         return self.forward_decode(q, k, v, layer, forward_batch, save_kv_cache)
 
@@ -117,6 +118,15 @@ class MlaKernelsBackend(Decoding, FlashInferMLAAttnBackend):
         if mode.is_decode_or_idle():
             return NewTokens(1)
         if mode.is_target_verify():
-            return NewTokens(self._drafts, uncounted=self._drafts)
+            return NewTokens(self._drafts, self._drafts, self._ragged(forward_batch))
         # SGLang pads what a draft model is extended by to the number of draft tokens, and counts it.
         return NewTokens(self._drafts) if mode.is_draft_extend_v2() else None
+
+    def _ragged(self, forward_batch: Any) -> Ragged | None:
+        """The drafts that a step verifies of each request, where their numbers differ."""
+        layout, batch = resolve_ragged_verify_layout(forward_batch), forward_batch.batch_size
+        if layout is None:
+            return None
+        if layout.bs != batch:
+            layout = layout.padded_to_bucket(padded_bs=batch, cap=self._drafts)
+        return Ragged(layout.verify_lens, layout.qo_indptr_device)

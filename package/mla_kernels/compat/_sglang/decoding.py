@@ -44,15 +44,16 @@ class Decoding:
             self.token_to_kv_pool.set_kv_buffer(layer, KVWriteLoc.for_batch(forward_batch), k, v)
         step = self.forward_metadata
         assert isinstance(step, Step)
-        planned = step.plan.batch * step.plan.q_len
-        if q.shape[0] == planned:
-            return self._attend(q, layer, step)
-        # Ranks that share experts pad their tokens to one number, after the drafts' steps are planned.
-        out = q.new_zeros(q.shape[0], layer.tp_q_head_num * layer.v_head_dim)
-        out[:planned] = self._attend(q[:planned], layer, step)
-        return out
+        heads, tokens = layer.tp_q_head_num, q.shape[0]
+        planned = tokens if step.bounds is not None else step.plan.batch * step.plan.q_len
+        # Zeros stay where a token is of no request: a CUDA graph is padded with such, and, after SGLang prepared the
+        # steps of drafts, the tokens of ranks that share experts are.
+        padded = step.bounds is not None or tokens != planned
+        out = (q.new_zeros if padded else q.new_empty)(tokens, heads, layer.v_head_dim)
+        self._attend(q[:planned], out[:planned], layer, step)
+        return out.view(tokens, heads * layer.v_head_dim)
 
-    def _attend(self, q: torch.Tensor, layer: Any, step: Step) -> torch.Tensor:
+    def _attend(self, q: torch.Tensor, out: torch.Tensor, layer: Any, step: Step) -> None:
         """Attend by a plan; queries and cache are read where they are."""
         if layer.logit_cap:
             raise UnsupportedError("logit_cap", f"{layer.logit_cap}", "0: dense MLA has no such thing")
@@ -60,15 +61,16 @@ class Decoding:
             raise UnsupportedError("sliding_window_size", f"{window}", "-1: a query sees every token before it")
         # One head of slots [slots, 1, head_dim]. SGLang writes an fp8 cache without a scale, so none is applied.
         cache = self.token_to_kv_pool.get_key_buffer(layer.layer_id)[:, 0].unflatten(0, (-1, self.page_size))
-        out: torch.Tensor
-        out, _ = step.kernel(
-            q.view(step.plan.batch, step.plan.q_len, layer.tp_q_head_num, layer.head_dim),
+        shape = (step.plan.batch, step.plan.q_len) if step.bounds is None else (1, -1)
+        step.kernel(
+            q.view(*shape, layer.tp_q_head_num, layer.head_dim),
             cache,
             step.table,
             step.lengths,
+            cu_seqlens_q=step.bounds,
             plan=step.plan,
             softmax_scale=layer.scaling,
             causal=True,
+            out=out.view(*shape, layer.tp_q_head_num, layer.v_head_dim),
             lse=False,
         )
-        return out.view(-1, layer.tp_q_head_num * layer.v_head_dim)

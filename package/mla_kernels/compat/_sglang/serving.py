@@ -17,7 +17,7 @@ from mla_kernels.tensors import element_name
 SGLANG = capabilities.Words({"decode": {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "e4m3"}}, "page_size")
 """The names of ``--kv-cache-dtype`` and ``--page-size``."""
 
-ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
+ALGORITHMS = ("DSPARK", "EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 """Ways of speculative decoding whose drafts can be one chain of tokens, each of which sees those before it."""
 
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}

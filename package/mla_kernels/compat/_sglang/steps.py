@@ -23,12 +23,30 @@ class Step:
         ``int32 [batch, pages]``.
     lengths : tensor
         ``int32 [batch]``, the new tokens included.
+    bounds : tensor, optional
+        ``int32 [batch + 1]``: where the new tokens of each request begin, if it does not have ``q_len`` of them.
     """
 
     kernel: Kernel
     plan: Plan
     table: torch.Tensor
     lengths: torch.Tensor
+    bounds: torch.Tensor | None
+
+
+class Ragged(NamedTuple):
+    """Numbers of new tokens that differ between requests.
+
+    Attributes
+    ----------
+    counts : tensor
+        ``int32 [batch]``; SGLang's lengths leave these tokens out.
+    bounds : tensor
+        ``int32 [batch + 1]``: where the tokens of each request begin.
+    """
+
+    counts: torch.Tensor
+    bounds: torch.Tensor
 
 
 class NewTokens(NamedTuple):
@@ -37,16 +55,19 @@ class NewTokens(NamedTuple):
     Attributes
     ----------
     q_len : int
+        The most of a request, where they differ.
     uncounted : int
-        How many tokens, new ones or those of steps before, SGLang's lengths leave out.
+        How many tokens at most, new ones or those of steps before, SGLang's lengths leave out.
+    ragged : Ragged, optional
     """
 
     q_len: int
     uncounted: int = 0
+    ragged: Ragged | None = None
 
 
 class Buffers:
-    """A page table, and lengths for each step, that steps are written to; a CUDA graph reads them where they lie.
+    """A page table, bounds, and lengths for each step, which a CUDA graph reads where they lie.
 
     Attributes
     ----------
@@ -54,11 +75,14 @@ class Buffers:
         ``int32 [requests, pages]``.
     lengths : tensor
         ``int32 [steps, requests]``.
+    bounds : tensor
+        ``int32 [requests + 1]``.
     """
 
     def __init__(self, steps: int, requests: int, pages: int, device: torch.device) -> None:
         self.table = torch.zeros(requests, pages, dtype=torch.int32, device=device)
         self.lengths = torch.ones(steps, requests, dtype=torch.int32, device=device)
+        self.bounds = torch.zeros(requests + 1, dtype=torch.int32, device=device)
 
 
 class Steps:
@@ -83,7 +107,7 @@ class Steps:
         self._page_size = page_size
         self._batch_invariant = batch_invariant
         # A graph reads the buffer of the plan that it was captured with: one of its shape is refreshed in place.
-        self._plans: dict[tuple[int, int, int], Plan] = {}
+        self._plans: dict[tuple[int, int, int, bool], Plan] = {}
         self._graphs: Buffers | None = None
         self._eager = Buffers(0, 0, 0, req_to_token.device)
 
@@ -121,11 +145,17 @@ class Steps:
         slots = self._first_slots[:, :pages].index_select(0, forward_batch.req_pool_indices[:batch])
         torch.div(slots, self._page_size, rounding_mode="floor", out=table[:, :pages])
         steps = []
-        for number, (q_len, uncounted) in enumerate(new):
+        for number, (q_len, uncounted, ragged) in enumerate(new):
             lengths = buffers.lengths[number, :batch]
-            torch.add(forward_batch.seq_lens[:batch], uncounted, out=lengths)
-            kernel, shape = self._kernels[q_len], (number, batch, q_len)
-            plan = kernel.plan(lengths, batch_invariant=self._batch_invariant, out=self._plans.get(shape))
+            torch.add(forward_batch.seq_lens[:batch], uncounted if ragged is None else ragged.counts, out=lengths)
+            bounds = None if ragged is None else buffers.bounds[: batch + 1].copy_(ragged.bounds)
+            kernel, shape = self._kernels[q_len], (number, batch, q_len, ragged is not None)
+            plan = kernel.plan(
+                lengths,
+                batch_invariant=self._batch_invariant,
+                max_q_len=None if ragged is None else q_len,
+                out=self._plans.get(shape),
+            )
             self._plans[shape] = plan
-            steps.append(Step(kernel, plan, table, lengths))
+            steps.append(Step(kernel, plan, table, lengths, bounds))
         return tuple(steps)

@@ -149,6 +149,26 @@ def chained(requests: Requests) -> list[Any]:
     return made
 
 
+def ragged(engine: Engine, requests: Requests, counts: list[int]) -> Any:
+    """Requests that verify the first drafts only of what they have: so many of each."""
+
+    def layout(counts: list[int]) -> Any:
+        verify_lens = torch.tensor(counts, dtype=torch.int32, device=requests.runner.device)
+        bounds = torch.nn.functional.pad(verify_lens.cumsum(0, dtype=torch.int32), (1, 0))
+
+        def padded(*, padded_bs: int, cap: int | None) -> Any:
+            assert cap == requests.q_len
+            return layout(counts + [0] * (padded_bs - len(counts)))
+
+        given = {"bs": len(counts), "padded_to_bucket": padded, "verify_lens": verify_lens}
+        return engine.record("RaggedVerifyLayout", qo_indptr_device=bounds, **given)
+
+    rows = torch.cat([row * requests.q_len + torch.arange(count) for row, count in enumerate(counts)])
+    batch = SimpleNamespace(**vars(requests.batch), layout=layout(counts))
+    batch.out_cache_loc = batch.out_cache_loc[rows]
+    return SimpleNamespace(q=requests.q[rows], k=(k := requests.k[rows]), v=k[..., :RANK], batch=batch, rows=rows)
+
+
 def drafts_of(engine: Engine, runner: Any, lengths: list[int], seed: int = 0) -> tuple[Requests, torch.Tensor]:
     """Requests of which tokens are drafted, and what each step should give: ``[steps, requests, ...]``."""
     requests = Requests(engine, runner, lengths, DRAFTED - 1, seed, "DECODE")

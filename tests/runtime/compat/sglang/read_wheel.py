@@ -37,6 +37,7 @@ FUNCTIONS = {
     OVERRIDES: ("_page_size_default", "run_post_process_pass"),
     "sglang/srt/configs/model_config.py": ("is_deepseek_dsa",),
     "sglang/srt/runtime_context.py": ("get_exec", "get_parallel", "get_spec"),
+    f"{SPECULATIVE}ragged_verify.py": ("resolve_ragged_verify_layout",),
     "sglang/srt/plugins/__init__.py": ("load_plugins",),
 }
 LOOKED_FOR = {
@@ -58,6 +59,9 @@ LOOKED_FOR = {
     ),
     (DRAFTS, "DraftBackendFactory"): (
         "_create_backend", "draft_model_runner", "speculative_num_steps", "topk",
+    ),
+    (f"{SPECULATIVE}ragged_verify.py", "RaggedVerifyLayout"): (
+        "bs", "padded_to_bucket", "qo_indptr_device", "verify_lens",
     ),
     ("sglang/srt/mem_cache/kv_index_translator.py", "KVIndexTranslator"): ("reads_are_translated",),
     ("sglang/srt/mem_cache/memory_pool.py", "ReqToTokenPool"): ("req_to_token",),

@@ -126,6 +126,7 @@ def _functions(engine: Engine) -> None:
         "is_deepseek_dsa": lambda config: hasattr(config, "index_topk"),
         "get_spec": lambda: engine.spec,
         "get_parallel": lambda: engine.parallel,
+        "resolve_ragged_verify_layout": lambda forward_batch: getattr(forward_batch, "layout", None),
         "get_exec": lambda: SimpleNamespace(deterministic=engine.deterministic),
     }
     for name, body in bodies.items():

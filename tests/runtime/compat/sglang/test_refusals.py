@@ -44,7 +44,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({"translated": True}, {}, "enable_unified_memory: got True; accepts False with 'mla_kernels', or 'flashmla'"),
     ({}, {"attn_dcp_size": 2}, "dcp_size: got 2; accepts 1 with 'mla_kernels', or 'flashmla'"),
-    ({}, {"speculative_algorithm": "NGRAM"}, "speculative_algorithm: got 'NGRAM'; accepts EAGLE, EAGLE3, NEXTN, STAND"),
+    ({}, {"speculative_algorithm": "NGRAM"}, "speculative_algorithm: got 'NGRAM'; accepts DSPARK, EAGLE, EAGLE3, NE"),
     (
         {},
         {"speculative_eagle_topk": 4},
