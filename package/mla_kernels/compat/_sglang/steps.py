@@ -122,11 +122,11 @@ class Steps:
 
     def eager(self, forward_batch: Any, *new: NewTokens) -> tuple[Step, ...]:
         """Steps without a graph, one for each of ``new``."""
-        requests, pages = self._eager.table.shape
-        needed = self._pages(forward_batch, new)
-        if requests < forward_batch.batch_size or pages < needed:
-            requests, pages = max(requests, forward_batch.batch_size), max(pages, needed)
-            self._eager = Buffers(len(new), requests, pages, self._first_slots.device)
+        held = (len(self._eager.lengths), *self._eager.table.shape)
+        needed = (len(new), forward_batch.batch_size, self._pages(forward_batch, new))
+        if any(has < needs for has, needs in zip(held, needed, strict=True)):
+            steps, requests, pages = map(max, held, needed)
+            self._eager = Buffers(steps, requests, pages, self._first_slots.device)
         return self._made(forward_batch, new, self._eager)
 
     def _pages(self, forward_batch: Any, new: Sequence[NewTokens]) -> int:
