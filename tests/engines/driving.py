@@ -139,12 +139,12 @@ def forward(layer: Any, builder: Any, step: Step, cache: torch.Tensor, dtype: to
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("new", [1, 2])
+@pytest.mark.parametrize("new", [[1] * 4, [2] * 4, [2, 1, 3, 1]])
 def test_dense_decode(config, dtype, new):
     layer = make_layer(config, "MLA_KERNELS", dtype)
     builder = make_builder(config, layer)
-    builder.reorder_batch_threshold = new  # as speculative decoding has it
-    step = Step(layer, dtype, [37, 3, 64, 16], [new] * 4)
+    builder.reorder_batch_threshold = max(new)  # as speculative decoding has it
+    step = Step(layer, dtype, [37, 3, 64, 16], new)
     cache = torch.full((PAGES, PAGE, LATENT + ROPE), torch.nan, dtype=dtype)
     for request, (latent, rope) in enumerate(zip(step.latents, step.ropes, strict=True)):
         mla.store_kv(latent, rope, cache, step.slots(request))

@@ -35,7 +35,12 @@ RUNS = {
         },
     ),
     "speculating": Run(
-        override="CPU_MLA", predicts=True, engine={"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}
+        override="CPU_MLA",
+        predicts=True,
+        engine={
+            "speculative_config": {"method": "mtp", "num_speculative_tokens": 1},
+            "long_prefill_token_threshold": 32,  # the last chunk of a prompt of 33 tokens has one
+        },
     ),
     "without, bf16": Run(plugins="", dtype="bfloat16"),
     "with, bf16": Run(override="CPU_MLA", dtype="bfloat16"),
@@ -169,6 +174,12 @@ def test_speculated_tokens_are_verified_two_at_a_time(told):
     assert found.accepted > TOKENS * len(LENGTHS) / 4  # of at most half of all tokens
     assert any(line.split()[2] == "2" for line in found.launches)
     require_equal(served(told("without, one layer")), found)
+
+
+def test_requests_with_one_and_two_new_tokens_are_one_launch(told):
+    """The last token of a prompt decodes beside tokens that are verified two at a time: 1 + 2 * 3 of one batch."""
+    batches = {tuple(map(int, line.split()[1:3])) for line in told("speculating").launches}
+    assert {tokens for batch, tokens in batches if batch == 1 and tokens > 2} == {7}
 
 
 def test_bf16_is_close(told):

@@ -235,7 +235,7 @@ def test_a_row_of_mxfp4(variant: Row) -> None:
 
 @pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "nvfp4_ds_mla")
 def test_a_row_of_nvfp4(variant: Row) -> None:
-    """As vLLM's pull request 51724 says: 512 e2m1, then 64 e4m3 without a scale, then 32 e4m3 scales."""
+    """512 e2m1, then 64 e4m3 without a scale, then 32 e4m3 scales in the order of their groups."""
     cache = torch.full((1, 3, 352), 0xFF, dtype=torch.uint8)
     cache[0, 1, :256] = 0x21  # 0.5 in even columns, and 1 in odd ones
     cache[0, 1, 256:320] = torch.arange(64, dtype=torch.uint8)

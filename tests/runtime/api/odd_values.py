@@ -220,6 +220,11 @@ def of_vllm(kv_cache_dtype: str, dtype: torch.dtype) -> Arguments:
     }
 
 
+def of_k_cache() -> Arguments:
+    slots = torch.zeros(1, dtype=torch.int64)
+    return {"k": torch.zeros(1, 512, dtype=BF16), "k_cache": torch.zeros(1, 37440).byte(), "slot_mapping": slots}
+
+
 def of_indices() -> Arguments:
     table, tokens = torch.zeros(1, 1, dtype=INT32), torch.zeros(1, 128, dtype=INT32)
     return {"req_id": table[0], "block_table": table, "token_indices": tokens, "NUM_TOPK_TOKENS": 128}
@@ -262,6 +267,7 @@ def _calls() -> dict[str, tuple[Callable[..., Any], Callable[[], Arguments], lis
     add("sgl_kernel, workspace", sgl_kernel.cutlass_mla_get_workspace_size, lambda: workspace)
     add("vllm, bf16", vllm.concat_and_cache_mla, lambda: of_vllm("auto", BF16))
     add("vllm, fp8", vllm.concat_and_cache_mla, lambda: of_vllm("fp8", torch.uint8))
+    add("vllm, V4", vllm.quantize_and_insert_k_cache, of_k_cache)
     add("vllm, indices", vllm.triton_convert_req_index_to_global_index, of_indices)
     return found
 

@@ -29,6 +29,7 @@ CLASSES = {
 FUNCTIONS = {
     "vllm/v1/attention/backends/registry.py": ("register_backend",),
     "vllm/_custom_ops.py": ("concat_and_cache_mla",),
+    "vllm/models/deepseek_v41/common/ops/cache_utils.py": ("quantize_and_insert_k_cache",),
     "vllm/v1/attention/backends/mla/sparse_utils.py": ("triton_convert_req_index_to_global_index",),
 }
 LAYER = "vllm/model_executor/layers/attention/mla_attention.py"

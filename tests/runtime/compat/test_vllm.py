@@ -185,7 +185,9 @@ def test_an_indexer_may_change_its_buffer(vllm):
     assert impl.topk_indices_buffer is first
 
 
-@pytest.mark.parametrize("name", ["concat_and_cache_mla", "triton_convert_req_index_to_global_index"])
+@pytest.mark.parametrize(
+    "name", ["concat_and_cache_mla", "quantize_and_insert_k_cache", "triton_convert_req_index_to_global_index"]
+)
 def test_functions_have_their_signatures(name):
     """Those of 0.33; 0.32 has no ``skip_scale``."""
     assert shape_of(getattr(door, name)) == RELEASES["0.33.0"]["functions"][name]["parameters"]

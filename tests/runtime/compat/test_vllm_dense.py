@@ -15,7 +15,7 @@ import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import reference
-from mla_kernels.errors import ShapeError, UnsupportedError
+from mla_kernels.errors import UnsupportedError
 
 from tests.runtime.compat.stand_ins import RELEASES, Overrides, check_overridden, installed, ours
 
@@ -69,37 +69,47 @@ def make_builder(name: str, impl: Any, dtype: torch.dtype = torch.bfloat16, page
     return made(SimpleNamespace(block_size=page), ["layer"], config, torch.device("cpu"))
 
 
-def plan(builder: Any, lengths: list[int], table: torch.Tensor, q_len: int) -> Any:
-    starts = torch.arange(len(lengths) + 1).int() * q_len
+def plan(builder: Any, lengths: list[int], table: torch.Tensor, *q_lens: int) -> Any:
+    """Plan a step of one number of new tokens, or of a number for each request."""
+    starts = starts_of(q_lens if len(q_lens) > 1 else q_lens * len(lengths))
     return builder._build_decode(
         block_table_tensor=table, seq_lens_device=torch.tensor(lengths).int(), max_seq_len=max(lengths),
-        query_start_loc_cpu=starts, query_start_loc_device=starts, num_decode_tokens=len(lengths) * q_len,
-        max_query_len=q_len, dcp_tot_seq_lens_device=None,
+        query_start_loc_cpu=starts, query_start_loc_device=starts, num_decode_tokens=int(starts[-1]),
+        max_query_len=max(q_lens), dcp_tot_seq_lens_device=None,
     )  # fmt: skip
 
 
-class Problem:
-    """Lengths, a poisoned cache, and queries as vLLM's layer has them: the latent part of another tensor's layout."""
+def starts_of(q_lens: tuple[int, ...]) -> torch.Tensor:
+    """Where the queries of each request begin, and their number."""
+    return torch.tensor([0, *q_lens]).cumsum(0).int()
 
-    def __init__(self, dtype: torch.dtype, q_len: int, heads: int = HEADS) -> None:
-        source = torch.Generator().manual_seed(q_len)
-        self.lengths, self.q_len = [37, 3, 64], q_len
+
+class Problem:
+    """Lengths, a poisoned cache, and queries as vLLM's layer has them: the latent part of another tensor's layout.
+
+    Each request has ``q_lens`` new tokens, which is one number for all or one for each.
+    """
+
+    def __init__(self, dtype: torch.dtype, *q_lens: int, heads: int = HEADS) -> None:
+        source = torch.Generator().manual_seed(sum(q_lens))
+        self.lengths = [37, 3, 64]
+        self.starts = starts_of(q_lens if len(q_lens) > 1 else q_lens * len(self.lengths))
         self.table = torch.tensor([[5, 0, 7, -9], [2, -9, -9, -9], [1, 4, 3, 6]]).int()
         self.cache = torch.full((9, PAGE, LATENT + ROPE), torch.nan, dtype=dtype)
         for row, length in zip(self.table, self.lengths, strict=True):
             for token in range(length):
                 rows = torch.randn(LATENT + ROPE, generator=source)
                 self.cache[row[token // PAGE], token % PAGE] = rows.to(dtype)
-        tokens = len(self.lengths) * q_len
+        tokens = int(self.starts[-1])
         self.latent = torch.randn(heads, tokens, LATENT, generator=source).to(dtype).transpose(0, 1)
         self.rope = torch.randn(tokens, heads, 32 + ROPE, generator=source).to(dtype)[..., 32:]
 
     def expected(self, kv_scale: float = 1) -> tuple[torch.Tensor, torch.Tensor]:
-        q = torch.cat([self.latent, self.rope], -1).unflatten(0, (len(self.lengths), self.q_len))
+        q = torch.cat([self.latent, self.rope], -1)[None]
         lengths = torch.tensor(self.lengths).int()
         scales = {"softmax_scale": SCALE, "kv_scale": kv_scale}
-        out, lse = reference.decode(q, self.cache, self.table, lengths, **scales)
-        return out.flatten(0, 1), lse.transpose(1, 2).flatten(0, 1)
+        out, lse = reference.decode(q, self.cache, self.table, lengths, cu_seqlens_q=self.starts, **scales)
+        return out[0], lse[0].T
 
 
 def forward(impl: Any, decode: Any, problem: Problem, **scales: float) -> Any:
@@ -109,27 +119,28 @@ def forward(impl: Any, decode: Any, problem: Problem, **scales: float) -> Any:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("q_len", [1, 3])
+@pytest.mark.parametrize("q_lens", [(1,), (3,), (1, 3, 2), (3, 0, 1)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_layer_attends(vllm, name, q_len, dtype):
-    impl, problem = make_impl(vllm, name, dtype), Problem(dtype, q_len)
+def test_a_layer_attends(vllm, name, q_lens, dtype):
+    impl, problem = make_impl(vllm, name, dtype), Problem(dtype, *q_lens)
     impl.need_to_return_lse_for_decode = True
-    decode = plan(make_builder(name, impl, dtype), problem.lengths, problem.table, q_len)
+    decode = plan(make_builder(name, impl, dtype), problem.lengths, problem.table, *q_lens)
     out, lse = forward(impl, decode, problem)
     want, want_lse = problem.expected()
     close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.02}
     torch.testing.assert_close(out, want.to(dtype), **close)
     torch.testing.assert_close(lse, want_lse, rtol=1e-5, atol=1e-4)
-    assert out.shape == (len(problem.lengths) * q_len, HEADS, LATENT)
+    assert out.shape == (problem.starts[-1], HEADS, LATENT)
     assert lse.shape == out.shape[:2]
     impl.need_to_return_lse_for_decode = False
     assert forward(impl, decode, problem)[1] is None
 
 
-def test_nothing_is_copied_in_a_layer(vllm, monkeypatch):
+@pytest.mark.parametrize("q_lens", [(1,), (1, 2, 1)])
+def test_nothing_is_copied_in_a_layer(vllm, monkeypatch, q_lens):
     """The kernel is handed the very memory of queries, cache, table and lengths."""
-    impl, problem = make_impl(vllm, "dense.Dense"), Problem(torch.bfloat16, 1)
-    decode = plan(make_builder("dense.Dense", impl), problem.lengths, problem.table, 1)
+    impl, problem = make_impl(vllm, "dense.Dense"), Problem(torch.bfloat16, *q_lens)
+    decode = plan(make_builder("dense.Dense", impl), problem.lengths, problem.table, *q_lens)
     launched: list[Any] = []
     kernel = type(decode.kernel)
     launch = kernel.launch
@@ -189,11 +200,21 @@ def test_ranks_of_context_parallelism_bring_their_heads(vllm):
     torch.testing.assert_close(lse, want_lse, rtol=1e-5, atol=1e-4)
 
 
-def test_lengths_that_differ_are_not_planned(vllm):
+def test_only_requests_that_differ_have_bounds(vllm):
+    """Beside longer prefills, and where a graph's requests are padding, decodes are still a batch of one shape."""
     builder = make_builder("dense.Dense", make_impl(vllm, "dense.Dense"))
-    starts = torch.tensor([0, 1, 3]).int()
-    with pytest.raises(ShapeError, match="num_decode_tokens: got 3; accepts a multiple of 2, the number of requests"):
-        builder._build_decode(torch.zeros(2, 1).int(), torch.ones(2).int(), 2, starts, starts, 3, 2, None)
+    table, lengths = torch.zeros(4, 1).int(), torch.ones(4).int()
+
+    def planned(q_lens: tuple[int, ...], tokens: int, longest: int) -> Any:
+        starts = starts_of(q_lens)
+        return builder._build_decode(table, lengths, 4, starts, starts, tokens, longest, None)
+
+    beside = planned((1, 1, 1, 1), tokens=4, longest=2)
+    padded = planned((2, 2, 2, 0), tokens=8, longest=2)
+    differ = planned((2, 1, 1, 1), tokens=5, longest=2)
+    assert [(each.plan.q_len, each.plan.max_q_len) for each in (beside, padded, differ)] == [(1, 0), (2, 0), (2, 2)]
+    assert beside.cu_seqlens_q is padded.cu_seqlens_q is None
+    assert differ.cu_seqlens_q.tolist() == [0, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("cache_dtype", ["auto", "bfloat16", "fp8", "fp8_e4m3"])
@@ -262,7 +283,7 @@ def test_as_many_new_tokens_as_an_engine_speculates_are_looked_up_at_start(vllm,
     """And refused there, where no kernel takes them; every kernel that is installed takes any number."""
     made, impl = kind_of("cpu.Cpu", "MetadataBuilder"), make_impl(vllm, "cpu.Cpu")
     monkeypatch.setattr(made, "reorder_batch_threshold", 4)
-    assert make_builder("cpu.Cpu", impl)._kernels.keys() == {1, 4}
+    assert make_builder("cpu.Cpu", impl)._kernels.keys() == {1, 2, 3, 4}
     monkeypatch.setattr(made, "reorder_batch_threshold", -1)
     with pytest.raises(UnsupportedError, match="q_len: got -1; accepts 1 and up"):
         make_builder("cpu.Cpu", impl)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +21,7 @@ import mla_kernels as mla
 from mla_kernels.compat import _capabilities as capabilities
 from mla_kernels.compat._vllm.workspace import Workspace
 from mla_kernels.devices.machine import HOST, current_arch
-from mla_kernels.errors import ShapeError, UnsupportedError
+from mla_kernels.errors import UnsupportedError
 from mla_kernels.kernels.base import Kernel, Plan
 
 NAME = "MLA_KERNELS"
@@ -30,11 +29,27 @@ NAME = "MLA_KERNELS"
 
 @dataclass
 class DecodeMetadata(MLACommonDecodeMetadata):
-    """A step's decodes, the kernel that serves them, and its schedule and scratch memory, which every layer uses."""
+    """A step's decodes, the kernel that serves them, and its schedule and scratch memory, which every layer uses.
+
+    Attributes
+    ----------
+    cu_seqlens_q : tensor or None
+        Where the queries of each request begin; None where each has as many.
+    queries : tuple
+        ``(batch, q_len, num_heads, -1)``, the shape in which the kernel sees what has a row for each token and head.
+    latents : tuple
+        ``(num_tokens, num_heads, kv_lora_rank)``, the shape of a layer's output.
+    dtype : torch.dtype
+        Of that output.
+    """
 
     kernel: Kernel
     plan: Plan
     workspace: torch.Tensor
+    cu_seqlens_q: torch.Tensor | None
+    queries: tuple[int, ...]
+    latents: tuple[int, ...]
+    dtype: torch.dtype
 
 
 class Capabilities:
@@ -97,14 +112,15 @@ class Planning:
 
     A CUDA graph reads the buffer of the plan that it was captured with. A plan therefore stays where it is for good,
     and the next step of its shape is planned in place. A shape is the number of requests that a step decodes, which is
-    at most ``max_num_seqs`` of the engine, and the number of new tokens of each, which is at most one more than what
-    the engine speculates. A plan of ``batch`` requests has ``20 * batch + 24`` bytes on a CPU, at most
-    ``16 * batch + 2148`` on an H100, and none on Blackwell. With ``max_num_seqs`` of 256, the plans of all batches have
-    1.1 MiB for each number of new tokens; with 1,024, they have 10.4 MiB.
+    at most ``max_num_seqs`` of the engine, the most new tokens of one, which is at most one more than what the engine
+    speculates, and whether all have as many. A plan of ``batch`` requests has ``20 * batch + 24`` bytes on a CPU, at
+    most ``16 * batch + 2148`` on an H100, and none on Blackwell. With ``max_num_seqs`` of 256, the plans of all batches
+    have 1.1 MiB for each number of new tokens; with 1,024, they have 10.4 MiB. Steps whose requests differ have as many
+    again.
     """
 
-    query_len_support: ClassVar[Any] = QueryLenSupport.UNIFORM
-    """Every decode of a step has as many new tokens, as speculative decoding has."""
+    query_len_support: ClassVar[Any] = QueryLenSupport.VARLEN
+    """Decodes of one step may have different numbers of new tokens, at most as many as speculative decoding has."""
     _cudagraph_support: ClassVar[Any] = AttentionCGSupport.UNIFORM_BATCH
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
@@ -114,12 +130,12 @@ class Planning:
         self._arch = HOST if device.type == "cpu" else current_arch()
         self._ordinal = device.index or 0
         self._workspace = Workspace(device)
-        self._plans: dict[tuple[int, int], Plan] = {}
+        self._plans: dict[tuple[int, int, bool], Plan] = {}
         self._kernels: dict[int, Kernel] = {}
         most = int(self.reorder_batch_threshold or 1)  # type: ignore[attr-defined]
         numbers = {"block_size": kv_cache_spec.block_size, "num_heads": self._heads, "q_len": most}
         require_served(self._layer.impl, self._arch, vllm_config.model_config.dtype, **numbers)
-        for q_len in {1, most}:
+        for q_len in range(1, most + 1):
             self._kernel(q_len)
 
     def _kernel(self, q_len: int) -> Kernel:
@@ -146,22 +162,27 @@ class Planning:
         dcp_tot_seq_lens_device: torch.Tensor | None,
     ) -> DecodeMetadata:
         """Plan a step's decodes, on the device that holds their lengths."""
-        batch = len(seq_lens_device)
-        q_len, rest = divmod(num_decode_tokens, batch)
-        if rest:
-            accepts = f"a multiple of {batch}, the number of requests"
-            raise ShapeError("num_decode_tokens", str(num_decode_tokens), accepts)
-        kernel, shape = self._kernel(q_len), (batch, q_len)
+        batch, q_len = len(seq_lens_device), max_query_len
+        if num_decode_tokens != batch * q_len:  # they differ, or prefills of the step are longer than any of them
+            q_len = int(query_start_loc_cpu.diff().max())
+        ragged = num_decode_tokens != batch * q_len
+        kernel, shape = self._kernel(q_len), (batch, q_len, ragged)
         invariant = bool(envs.VLLM_BATCH_INVARIANT)
-        plan = kernel.plan(seq_lens_device, batch_invariant=invariant, out=self._plans.get(shape))
+        plan = kernel.plan(
+            seq_lens_device,
+            max_q_len=q_len if ragged else None,
+            batch_invariant=invariant,
+            out=self._plans.get(shape),
+        )
         self._plans[shape] = plan
         width = block_table_tensor.shape[1]
+        extents = {"batch": batch, "q_len": q_len}
+        if ragged:
+            extents = {"batch": 1, "q_len": batch * q_len, "num_requests": batch, "max_q_len": q_len}
         numbers = {"num_heads": self._heads, "page_size": self.kv_cache_spec.block_size, "table_width": width}  # type: ignore[attr-defined]
         workspace = self._workspace.of(
             (*shape, width, invariant),
-            lambda: kernel.workspace_size(
-                batch=batch, q_len=q_len, batch_invariant=invariant, device=self._ordinal, **numbers
-            ),
+            lambda: kernel.workspace_size(**extents, **numbers, batch_invariant=invariant, device=self._ordinal),
         )
         return DecodeMetadata(
             block_table=block_table_tensor,
@@ -170,6 +191,10 @@ class Planning:
             kernel=kernel,
             plan=plan,
             workspace=workspace,
+            cu_seqlens_q=query_start_loc_device if ragged else None,
+            queries=(1, num_decode_tokens, self._heads, -1) if ragged else (batch, q_len, self._heads, -1),
+            latents=(num_decode_tokens, self._heads, self._layer.impl.kv_lora_rank),
+            dtype=self.model_config.dtype,  # type: ignore[attr-defined]
         )
 
 
@@ -193,38 +218,35 @@ class Decoding:
         """
         decode = attn_metadata.decode
         assert isinstance(decode, DecodeMetadata)
-        split = _whole if decode.plan.q_len == 1 else partial(_split, shape=(decode.plan.batch, decode.plan.q_len))
+        shape = decode.queries
+        queries: Any
         if isinstance(q, tuple):
             latent, rope = q
-            queries = (split(latent), split(rope)) if rope.shape[-1] else split(latent)
+            queries = latent.view(*shape)
+            if rope.shape[-1]:
+                queries = (queries, rope.view(*shape))
+            out = torch.empty_like(latent, memory_format=torch.contiguous_format)  # half the time of new_empty
         else:
-            queries = split(q)
+            queries = q.view(*shape)
+            out = q.new_empty(decode.latents, dtype=decode.dtype)
         quantised = kv_c_and_k_pe_cache.dtype == torch.float8_e4m3fn
-        out, lse = decode.kernel(
+        _, lse = decode.kernel(
             queries,
             kv_c_and_k_pe_cache,
             decode.block_table,
             decode.seq_lens,
+            cu_seqlens_q=decode.cu_seqlens_q,
             plan=decode.plan,
             softmax_scale=self.scale,
             q_scale=layer._q_scale_float if quantised and not isinstance(q, tuple) else 1.0,
             kv_scale=layer._k_scale_float if quantised else 1.0,
             causal=attn_metadata.causal,
+            out=out.view(*shape),
             lse=None if self.need_to_return_lse_for_decode else False,
             workspace=decode.workspace,
         )
         # With one new token a request, which is all that context parallelism decodes, this LSE is a view.
-        return out.flatten(0, 1), None if lse is None else lse.transpose(1, 2).flatten(0, 1)
-
-
-def _whole(q: torch.Tensor) -> torch.Tensor:
-    """Queries [batch, 1, ...] of requests with one new token each, [batch, ...]."""
-    return q.unsqueeze(1)
-
-
-def _split(q: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
-    """Queries [batch, q_len, ...] of tokens [batch * q_len, ...]."""
-    return q.view(*shape, *q.shape[1:])
+        return out, None if lse is None else lse.transpose(1, 2).flatten(0, 1)
 
 
 def require_served(impl: Any, arch: str, dtype: torch.dtype, **numbers: Any) -> None:

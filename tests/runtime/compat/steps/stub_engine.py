@@ -154,6 +154,7 @@ class DenseStep(Step):
         config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context=context), model_config=model)
         self.builder: Any = made(SimpleNamespace(block_size=PAGE), ["layer"], config, self.device)
         self.starts = torch.arange(len(self.lengths) + 1).int() * self.q_len
+        self.starts_on_device = self.starts.to(device)
 
     def metadata(self) -> Any:
         """Plan the step."""
@@ -162,7 +163,7 @@ class DenseStep(Step):
             seq_lens_device=self.lengths,
             max_seq_len=self.most,
             query_start_loc_cpu=self.starts,
-            query_start_loc_device=None,
+            query_start_loc_device=self.starts_on_device,
             num_decode_tokens=self.tokens,
             max_query_len=self.q_len,
             dcp_tot_seq_lens_device=None,
@@ -180,6 +181,26 @@ class DenseStep(Step):
         scales = {"softmax_scale": SCALE, "kv_scale": self.kv_scale}
         out, _ = reference.decode(self.query(number), cache, table, lengths, **scales)
         return out.flatten(0, 1)
+
+
+class RaggedStep(DenseStep):
+    """The same, of requests with one new token and with ``q_len`` in turn."""
+
+    def __init__(self, overrides: Overrides, device: str, **shape: Any) -> None:
+        super().__init__(overrides, device, **shape)
+        new = torch.ones_like(self.starts)
+        new[0], new[1::2] = 0, self.q_len
+        self.starts = new.cumsum(0).int()
+        self.starts_on_device = self.starts.to(device)
+        self.tokens = int(self.starts[-1])
+        self.queries = [(latent[: self.tokens], rope[: self.tokens]) for latent, rope in self.queries]
+
+    def expected(self, number: int) -> torch.Tensor:
+        """Dense attention of each request's tokens."""
+        q = torch.cat(self.queries[number], -1)[None].cpu()
+        cache, table, lengths = self.caches[number].cpu(), self.table.cpu(), self.lengths.cpu()
+        out, _ = reference.decode(q, cache, table, lengths, cu_seqlens_q=self.starts, softmax_scale=SCALE)
+        return out[0]
 
 
 class SparseStep(Step):
@@ -265,6 +286,7 @@ class SparseStep(Step):
 STEPS: dict[str, tuple[type[DenseStep | SparseStep], dict[str, Any]]] = {
     "dense": (DenseStep, {}),
     "dense, two tokens": (DenseStep, {"q_len": 2}),
+    "dense, one and three tokens": (RaggedStep, {"q_len": 3}),
     "dense, fp8": (DenseStep, {"cache_dtype": "fp8"}),
     "sparse": (SparseStep, {"topk": 40}),
     "sparse, two tokens": (SparseStep, {"topk": 40, "q_len": 2}),
@@ -276,7 +298,7 @@ LENGTHS, OTHERS = [700, 3, 1300, 64], [64, 2000, 2, 1025]
 """Tokens of the requests of a step, and of the next one."""
 
 OPERATORS = re.compile(
-    r"aten::((new_)?empty(_strided)?|\w*view|flatten|(un)?squeeze|slice|select|narrow|as_strided|_reshape_alias)"
+    r"aten::((new_)?empty(_strided|_like)?|\w*view|flatten|(un)?squeeze|slice|select|narrow|as_strided|_reshape_alias)"
 )
 """What torch may do in a layer: allocate, and look at the same memory in another shape."""
 
