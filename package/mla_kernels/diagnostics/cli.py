@@ -195,10 +195,8 @@ def _model(each: Model, options: argparse.Namespace) -> int:
     ]
     if options.json:
         return _print_json({**asdict(each), "served": served})
-    known = {name.replace("_", " "): value for name, value in asdict(each).items() if name != "unserved"}
-    facts = {name: value for name, value in known.items() if value not in ((), 0, False, "")}
-    for name, value in facts.items():
-        print(tables.wrapped(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}"))
+    for name, value in _facts(each).items():
+        print(tables.wrapped(f"{name}: {', '.join(map(str, value)) if isinstance(value, tuple) else value}"))
     ranks = f"a rank of {options.tensor_parallel}" if options.tensor_parallel > 1 else "one rank"
     print(f"\nwith {each.heads // options.tensor_parallel} heads on {ranks}, the installed payloads serve")
     for config in served:
@@ -213,6 +211,14 @@ def _model(each: Model, options: argparse.Namespace) -> int:
         asked = " ".join(f"{field}={value}" for field, value in config.items())
         print(tables.wrapped(f"not served: {asked}; `{PROGRAM} explain` with these fields says why"))
     return 0
+
+
+def _facts(each: Model) -> dict[str, Any]:
+    """What a row says, but for what it leaves out and the archs that do not serve it."""
+    known = {name: value for name, value in asdict(each).items() if name not in ("unserved", "sources")}
+    known["q_lens"] = each.q_lens or "not stated"
+    known |= {f"source of {name}": text for name, text in each.sources}
+    return {name: value for name, value in known.items() if value not in ((), 0, False, "")}
 
 
 def _unserved(each: Model, options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -197,6 +197,14 @@ def test_one_model(run):
     assert "none of its operations" in run("models", "MiniCPM3-4B")[1]
 
 
+def test_windows_and_drafts_of_a_model(run):
+    lines = run("models", "DeepSeek-V4-Flash")[1].splitlines()
+    assert {"window: 128", "q_lens: 2, 6"} < set(lines)
+    assert any(line.startswith("source of q_lens: transformers deepseek_v4") for line in lines)
+    assert "q_lens: not stated" in run("models", "DeepSeek-V2")[1].splitlines()
+    assert json.loads(run("models", "DeepSeek-V4-Flash", "--json")[1])["q_lens"] == [2, 6]
+
+
 def test_completion(run, tmp_path):
     script = tmp_path / "completion"
     script.write_text(run("completion", "bash")[1])
