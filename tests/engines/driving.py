@@ -170,6 +170,8 @@ def test_dense_backend_by_vllms_questions(config):
     }  # fmt: skip
     reasons = backend.validate_configuration(**asked)
     assert "no installed payload of mla-kernels serves this GPU; those installed serve none" in reasons
+    (more,) = set(backend.validate_configuration(**asked, use_adaptive_verification=True)) - set(reasons)
+    assert more.startswith("device-cpu query lens mismatch not supported")
 
 
 @pytest.mark.parametrize("cache_dtype", ["auto", "fp8_ds_mla"])

@@ -325,6 +325,7 @@ def test_the_cpus_capabilities_are_the_registrys(vllm):
     assert (backend.supports_sink(), backend.supports_batch_invariance()) == (False, True)
     assert (backend.supports_block_size(None), backend.supports_block_size(48)) == (True, True)
     assert backend.get_preferred_block_size(16) == 16
+    assert backend.supports_device_cpu_query_lens_mismatch() is False
 
 
 def test_gpus_without_a_payload_are_refused(vllm):

@@ -106,6 +106,11 @@ class Capabilities:
         """Whether a plan can make results independent of the rest of a batch."""
         return capabilities.decode_takes("batch_invariant")
 
+    @classmethod
+    def supports_device_cpu_query_lens_mismatch(cls) -> bool:
+        """Whether the device may shorten queries: no, the host's numbers plan a step."""
+        return False
+
 
 class Planning:
     """A builder of metadata that plans each step once.
