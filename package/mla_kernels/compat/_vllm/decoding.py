@@ -170,6 +170,7 @@ class Planning:
         batch, q_len = len(seq_lens_device), max_query_len
         if num_decode_tokens != batch * q_len:  # they differ, or prefills of the step are longer than any of them
             q_len = int(query_start_loc_cpu.diff().max())
+        q_len = max(q_len, 1)  # of two microbatches, the second may have no token
         ragged = num_decode_tokens != batch * q_len
         kernel, shape = self._kernel(q_len), (batch, q_len, ragged)
         invariant = bool(envs.VLLM_BATCH_INVARIANT)
