@@ -32,6 +32,7 @@ def _op(op: Op) -> dict[str, Any]:
         "plans": op.plans,
         "layout": op.layout,
         "first": op.first.name,
+        "bounds": op.ragged.bounds if op.ragged else None,
         "like": _one(op.first),
         "arguments": [argument.name for argument in op.arguments],
         "returns": _returns(op),

@@ -265,6 +265,24 @@ def test_refusals_of_ragged_queries(variant: Row, changes: dict[str, Any], messa
     assert bool((out == 7).all())
 
 
+def test_ragged_queries_need_the_most_tokens_of_a_request(variant: Row) -> None:
+    """Options of the plan, which is then made before the launch, change nothing of what is said."""
+    problem = Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS, spare=0)
+    message = "max_q_len: got 0; accepts the most tokens of a request, because cu_seqlens_q is given"
+    for options in ({}, {"max_splits": 2}, {"batch_invariant": True}):
+        with pytest.raises(InvalidArgumentError, match=message):
+            mla.decode(**problem.tensors(), **problem.scalars(), **options)
+
+
+def test_sizes_of_ragged_queries_need_no_bounds(variant: Row) -> None:
+    problem = Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS)
+    inputs, kernel = problem.tensors(), problem.kernel()
+    del inputs["cu_seqlens_q"]
+    size = kernel.workspace_size(**inputs, max_q_len=4)
+    extents = {"batch": 1, "num_requests": len(RAGGED_LENGTHS), "num_heads": problem.num_heads}
+    assert size == kernel.workspace_size(**extents, max_q_len=4) > 0
+
+
 def test_a_batch_of_several_is_refused(variant: Row) -> None:
     problem = Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS, spare=0)
     inputs = problem.tensors()

@@ -25,7 +25,6 @@ def test_a_sparse_model():
     assert [(config["op"], config["kv_dtype"], config["topk"]) for config in served] == [
         ("sparse_decode", "bf16", 2048),
         ("sparse_decode", "fp8_ds_mla", 2048),
-        ("sparse_decode", "nvfp4_ds_mla_vllm", 2048),
         ("sparse_prefill", "bf16", 2048),
     ]
 

@@ -258,8 +258,7 @@ def _extra_format(cache: Packed | None, kv_dtype: object, named: DTypeLike | Non
     """The format of a second cache, where its rows or its name say another one than the first has."""
     asked = element_name(named)
     if cache is not None:
-        told = kv_dtype if asked is None else asked
-        form = cache_format("extra_kv_cache", cache, told if type(told) is str else None)
+        form = cache_format("extra_kv_cache", cache, kv_dtype if asked is None else asked)
         asked = form.name if asked is None else asked
     if asked is None:
         return {}

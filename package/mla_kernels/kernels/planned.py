@@ -100,10 +100,16 @@ class PlannedKernel(Kernel):
             if value is not None and check(name, value) != getattr(out, name):
                 raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
 
+    def _launched(self, problem: dict[str, object]) -> dict[str, object]:
+        """The arguments of a call as its launch has them; sizes of ragged queries need no bounds."""
+        problem = super()._launched(problem)
+        if _is_ragged(problem):
+            problem.setdefault("num_requests", None)  # named, the dimension is not taken for the batch
+        return problem
+
     def _native_for(self, problem: Mapping[str, object]) -> _launcher.Kernel:
         """The kernel for ragged queries, which are one batch of any number of tokens, where the problem has them."""
-        most = problem.get("max_q_len")
-        if most is None or is_preset(most, 0):
+        if not _is_ragged(problem):
             return self._native
         if self._ragged is None:
             self._ragged = self._bind(limits=_ragged(self._limits))
@@ -161,11 +167,21 @@ class PlannedKernel(Kernel):
         return UnsupportedError("block_table", "a tensor", "None, because the kernel's config says contiguous")
 
 
-def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, *, max_q_len: int | None = 0, **options: Any) -> Plan:
-    """Plan one call: the shape is that of its queries."""
+def plan_for(
+    kernel: Kernel,
+    q: Packed,
+    seq_lens: Tensor,
+    cu_seqlens_q: Tensor | None = None,
+    *,
+    max_q_len: int | None = 0,
+    **options: Any,
+) -> Plan:
+    """Plan one call: the shape is that of its queries, and of ragged ones the requests are those of ``seq_lens``."""
     batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
     if not is_preset(max_q_len, 0):
         return kernel.plan(seq_lens, num_heads=num_heads, max_q_len=max_q_len, **options)
+    if cu_seqlens_q is not None:
+        raise ValueRangeError("max_q_len", "0", "the most tokens of a request, because cu_seqlens_q is given")
     if extents("seq_lens", seq_lens, "batch") != (batch,):
         raise ShapeError("seq_lens", f"shape {list(seq_lens.shape)}", f"[{batch}], as q has")
     return kernel.plan(seq_lens, num_heads=num_heads, q_len=q_len, **options)
@@ -190,6 +206,11 @@ def _extents(*, batch: int, q_len: int, max_q_len: int = 0, **others: object) ->
     if max_q_len:
         return {**others, "batch": 1, "num_requests": batch, "max_q_len": max_q_len}
     return {**others, "batch": batch, "q_len": q_len}
+
+
+def _is_ragged(problem: Mapping[str, object]) -> bool:
+    most = problem.get("max_q_len")
+    return most is not None and not is_preset(most, 0)
 
 
 def _most_tokens(max_q_len: int | None, q_len: int | None) -> int | None:
