@@ -76,8 +76,7 @@ extern "C" {
 
 MLA_EXPORT const Record* noop_record() { return &record; }
 
-MLA_EXPORT void noop_expect(int64_t plan, int64_t workspace, mla_status status,
-                             const char* error) {
+MLA_EXPORT void noop_expect(int64_t plan, int64_t workspace, mla_status status, const char* error) {
   strncpy(last_error, error, sizeof last_error - 1);
   plan_bytes = plan;
   workspace_bytes = workspace;
