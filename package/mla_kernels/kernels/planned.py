@@ -202,7 +202,8 @@ def ragged_extents(q: Packed) -> tuple[int, int, int]:
     """
     batch, num_tokens, num_heads, _ = extents("q", first(q), "1", "num_tokens", "num_heads", str(HEAD_DIM))
     if batch != 1:
-        raise ShapeError("q", f"batch = {batch}", "1, because cu_seqlens_q says which tokens a request has")
+        accepts = "1, because with max_q_len the tokens of all requests are one batch, which cu_seqlens_q divides"
+        raise ShapeError("q", f"batch = {batch}", accepts)
     return batch, num_tokens, num_heads
 
 
