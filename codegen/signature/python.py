@@ -30,6 +30,7 @@ def _op(op: Op) -> dict[str, Any]:
         "planned_presets": ", ".join(_SWITCHED.get(s.name, _default(s)) for s in op.scalars if s.planned),
         "splits": any(scalar.name == "max_splits" and not scalar.planned for scalar in op.scalars),
         "plans": op.plans,
+        "ragged": op.ragged,
         "layout": op.layout,
         "first": op.first.name,
         "bounds": op.ragged.bounds if op.ragged else None,
