@@ -12,6 +12,7 @@ from typing import Any
 
 from codegen import abi, formats, models, schema, shapes
 from codegen.model import Allow, Arch, Box, Matrix, Row, Trait, Values, choices
+from codegen.models import peers
 from codegen.rows import Entry, document, entries
 from codegen.schema import MATRIX, MatrixError
 from codegen.schema.lines import line_of
@@ -103,7 +104,8 @@ def _tables(texts: Mapping[str, str], sha256: str) -> Matrix:
         rows=(),
         version=tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"],
         sha256=sha256,
-        models=models.parse(texts["models.toml"]) if "models.toml" in texts else models.Models(),
+        models=models.parse(texts.get("models.toml", "")),
+        peers=peers.parse(texts.get("peers.toml", "")),
     )
 
 

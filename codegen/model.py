@@ -10,6 +10,7 @@ from typing import TypeAlias
 from codegen import abi
 from codegen.formats import Formats
 from codegen.models import Models
+from codegen.models.peers import Peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ APART = ("in_dtype", "kv_dtype", "out_dtype")
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole matrix: traits, domains, fields of ops, archs, formats of caches, allowed points, rows and models."""
+    """The whole matrix: traits, domains, fields of ops, archs, formats of caches, points, rows, models and peers."""
 
     enums: Mapping[str, tuple[str, ...]]
     """The C++ enumerations of traits: their enumerators in the order of their numbers."""
@@ -196,6 +197,7 @@ class Matrix:
     sha256: str
     """The hash of the tables as they are written."""
     models: Models = field(default_factory=Models)
+    peers: Peers = field(default_factory=Peers)
 
     def fields(self, op: str) -> tuple[str, ...]:
         """The fields of a point of ``op`` beside op and arch: its traits, and what it accepts at run time."""

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from codegen.model import Allow, Arch, Box, Matrix, Range, Row, Values
+from codegen.models.peers import Peers
 from codegen.render import render
 from codegen.validate import checked
 
@@ -44,7 +45,15 @@ def synthetic(count: int, pattern: Matrix) -> Matrix:
     arch = Arch("synthetic", "cpu", "cpu")
     box = Box("synthetic", {name: domains[name] for name in pattern.fields("decode")}, "cpu", {})
     allow = Allow("synthetic", "decode", "synthetic", "cpu", (box,))
-    return replace(pattern, domains=domains, traits=traits, archs={"synthetic": arch}, rows=kernels, allows=(allow,))
+    return replace(
+        pattern,
+        domains=domains,
+        traits=traits,
+        archs={"synthetic": arch},
+        rows=kernels,
+        allows=(allow,),
+        peers=Peers(),
+    )
 
 
 def seconds(count: int, pattern: Matrix) -> float:

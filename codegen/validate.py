@@ -10,6 +10,7 @@ from codegen import abi, formats, models
 from codegen.allow import refusal
 from codegen.expand import expand
 from codegen.model import Allow, Matrix, Row, Variant, choices, meet, text_of, within
+from codegen.models import peers
 from codegen.schema import MatrixError
 
 
@@ -18,6 +19,7 @@ def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
     return [
         *formats.problems(matrix.formats),
         *models.problems(matrix.models, matrix.formats.types),
+        *peers.problems(matrix.peers, matrix.models, matrix.archs),
         *_fields(matrix),
         *_archs(matrix),
         *(problem for allow in matrix.allows for problem in _allow(matrix, allow)),

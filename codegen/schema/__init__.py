@@ -29,11 +29,19 @@ FORMATS = {
     "element": re.compile("|".join(BITS)),
     "text": re.compile(r"[\w(][\w .,:;()'/+&%=-]*"),
     "capability": re.compile(r"[1-9]\d*\.\d", re.ASCII),
+    "day": re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII),
 }
 """What a whole string must match, by the ``format`` of the schema."""
 
 MATRIX = Path(__file__).parents[1] / "matrix"
-HOME = {"default_widths": "formats.toml", "format": "formats.toml", "model": "models.toml", "unread": "models.toml"}
+HOME = {
+    "default_widths": "formats.toml",
+    "format": "formats.toml",
+    "model": "models.toml",
+    "unread": "models.toml",
+    "peer": "peers.toml",
+    "peer_source": "peers.toml",
+}
 """Tables that one file has."""
 
 

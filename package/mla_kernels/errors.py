@@ -77,11 +77,30 @@ class RecordError(MlaError, ValueError):
     """A file is not a recorded call: it is cut off, damaged, of another version, or was not written by this package."""
 
 
+LEFT_BY_KERNELS = frozenset({
+    "cudaErrorAssert", "cudaErrorContained", "cudaErrorECCUncorrectable", "cudaErrorHardwareStackError",
+    "cudaErrorIllegalAddress", "cudaErrorIllegalInstruction", "cudaErrorInvalidAddressSpace", "cudaErrorInvalidPc",
+    "cudaErrorLaunchFailure", "cudaErrorLaunchTimeout", "cudaErrorMisalignedAddress", "cudaErrorNvlinkUncorrectable",
+    "cudaErrorTensorMemoryLeak",
+})  # fmt: skip
+"""The asynchronous errors of CUDA: after a kernel has failed, every call of the process may answer one of them."""
+
+
 class InternalError(MlaError, RuntimeError):
-    """A payload failed for a reason that no argument explains: report it."""
+    """A payload failed for a reason that no argument explains.
+
+    Report it, unless the message says that an earlier kernel of the process may have failed.
+    """
 
     def __str__(self) -> str:
-        return f"{': '.join(map(str, self.args))} (this is a bug: please report it)"
+        said = ": ".join(map(str, self.args))
+        if len(self.args) < 2 or str(self.args[1]).partition(":")[0] not in LEFT_BY_KERNELS:
+            return f"{said} (this is a bug: please report it)"
+        return (
+            f"{self.args[0]}: CUDA answered {self.args[1]}. This error is asynchronous: it may come from an earlier"
+            " kernel of this process, of any library. Rerun with CUDA_LAUNCH_BLOCKING=1, so that the launch that failed"
+            " raises it, or under compute-sanitizer, which names the access"
+        )
 
 
 STATUS: dict[str, type[MlaError]] = {

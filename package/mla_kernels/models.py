@@ -32,6 +32,12 @@ class Model:
         Where these numbers were read.
     topk : int
         Tokens that a query attends to; 0 where it attends to all of them.
+    window : int
+        Those of them that are the latest tokens, a sliding window; 0 where there is none.
+    q_lens : tuple[int, ...]
+        Query tokens of a request in a decode step that verifies what the model's own draft heads (multi-token
+        prediction) propose in one pass: 1 + drafts, for each kind of heads that was released. ``(1,)`` where the model
+        has no such heads, and empty where no source says it.
     sink : bool
         Whether the softmax has a learned logit per head without a value (``attn_sink``).
     extra_format : str
@@ -40,6 +46,8 @@ class Model:
         Other models with the same attention.
     unserved : tuple[tuple[str, str], ...]
         Archs of which no kernel serves it at some degree of tensor parallelism, or ``EVERY``, and why.
+    sources : tuple[tuple[str, str], ...]
+        Fields that were read elsewhere than at ``source``, and where.
     """
 
     name: str
@@ -50,17 +58,22 @@ class Model:
     formats: tuple[str, ...]
     source: str
     topk: int
+    window: int
+    q_lens: tuple[int, ...]
     sink: bool
     extra_format: str
     also: tuple[str, ...]
     unserved: tuple[tuple[str, str], ...]
+    sources: tuple[tuple[str, str], ...]
 
     def reason(self, arch: str) -> str | None:
         """Why no kernel of ``arch`` serves the model at some degree of tensor parallelism, or None."""
         reasons = dict(self.unserved)
         return reasons.get(arch, reasons.get(EVERY))
 
-    def configs(self, *, arch: str | None = None, tensor_parallel: int = 1) -> tuple[dict[str, Value], ...]:
+    def configs(
+        self, *, arch: str | None = None, tensor_parallel: int = 1, q_len: int | None = None
+    ) -> tuple[dict[str, Value], ...]:
         """What a rank looks up: one config for each op and cache format.
 
         Parameters
@@ -69,6 +82,8 @@ class Model:
             Of the devices; left open by default, so that a lookup takes the current device's.
         tensor_parallel : int
             Ranks that the heads are divided among.
+        q_len : int, optional
+            Query tokens of each request in a decode step, such as one of ``q_lens``; left open by default.
 
         Returns
         -------
@@ -78,7 +93,7 @@ class Model:
         Raises
         ------
         ValueRangeError
-            ``tensor_parallel`` does not divide the heads.
+            ``tensor_parallel`` does not divide the heads, or ``q_len`` is below 1.
 
         Examples
         --------
@@ -88,18 +103,23 @@ class Model:
         """
         if tensor_parallel < 1 or self.heads % tensor_parallel:
             raise ValueRangeError("tensor_parallel", str(tensor_parallel), f"a divisor of {self.heads}")
+        if q_len is not None and q_len < 1:
+            raise ValueRangeError("q_len", str(q_len), "an integer from 1")
         rank: dict[str, Value] = {} if arch is None else {"arch": arch}
         rank |= {"out_dtype": "bf16", "num_heads": self.heads // tensor_parallel, "d_qk": self.d_qk, "d_v": self.d_v}
+        step: dict[str, Value] = {} if q_len is None else {"q_len": q_len}
         if not self.topk:
-            return tuple({"op": "decode", "kv_dtype": name, **rank} for name in self.formats)
+            return tuple({"op": "decode", "kv_dtype": name, **rank, **step} for name in self.formats)
         rank["topk"] = self.topk
         extra: dict[str, Value] = {"extra_kv_dtype": self.extra_format} if self.extra_format else {}
-        decodes = ({"op": "sparse_decode", "kv_dtype": name, **extra, **rank} for name in self.formats)
+        decodes = ({"op": "sparse_decode", "kv_dtype": name, **extra, **rank, **step} for name in self.formats)
         return (*decodes, {"op": "sparse_prefill", "kv_dtype": "bf16", **rank})
 
-    def served(self, *, arch: str | None = None, tensor_parallel: int = 1) -> tuple[dict[str, Value], ...]:
+    def served(
+        self, *, arch: str | None = None, tensor_parallel: int = 1, q_len: int | None = None
+    ) -> tuple[dict[str, Value], ...]:
         """Those of ``configs`` that a variant of the installed payloads serves; parameters as there."""
-        posed = self.configs(arch=arch, tensor_parallel=tensor_parallel)
+        posed = self.configs(arch=arch, tensor_parallel=tensor_parallel, q_len=q_len)
         return tuple(config for config in posed if config["kv_dtype"] in DTYPES and variants(**config))
 
 

@@ -56,7 +56,9 @@ def test_two_hash_seeds_render_the_same_bytes():
 
 def test_no_date_version_or_path_in_generated_files(files):
     # Wheels are built in one folder of every machine, /var/tmp/mla-kernels, so that path is no machine's own.
-    forbidden = re.compile(r"(?<!/var)/(work|home|tmp|root|usr)/|\b20\d\d-\d\d-\d\d\b|jinja|python3\.", re.IGNORECASE)
+    # The matrix states the day on which it was read what other packages have.
+    day = r"(?<!; read on )\b20\d\d-\d\d-\d\d\b"
+    forbidden = re.compile(rf"(?<!/var)/(work|home|tmp|root|usr)/|{day}|jinja|python3\.", re.IGNORECASE)
     ours = {name: text for name, text in files.items() if "/licenses/" not in name}
     assert {name: found[0] for name, text in ours.items() if (found := forbidden.search(text))} == {}
 

@@ -42,6 +42,7 @@ SHELL = [block for block in HERE if block.language == "sh"]
 
 NOT_RUN = {
     "pip install dist/*.whl torch": "installs what the line above it builds",
+    "pip install dist/*.whl": "installs what the line above it builds",
     "python3 -m venv .venv": "makes an environment",
     ". .venv/bin/activate": "changes the shell",
     "python3 -m pip install nox": "installs from PyPI",

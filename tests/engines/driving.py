@@ -152,6 +152,17 @@ def test_dense_decode(config, dtype, new):
     torch.testing.assert_close(got.float(), step.expected(), **CLOSE[dtype])
 
 
+@pytest.mark.parametrize(("name", "more"), [("MLA_KERNELS", {}), ("MLA_KERNELS_SPARSE", {"use_sparse": True})])
+def test_a_microbatch_without_tokens(config, name, more):
+    """The second of two, where all tokens of a step are in the first: vLLM gives it the last request, with no token."""
+    if more:
+        buffer = torch.zeros(1, TOPK).int()
+        more |= {"indexer": SimpleNamespace(topk_indices_buffer=buffer), "topk_indices_buffer": buffer}
+    layer = make_layer(config, name, torch.bfloat16, **more)
+    step, cache = Step(layer, torch.bfloat16, [37], [0]), torch.zeros(PAGES, PAGE, LATENT + ROPE).bfloat16()
+    assert forward(layer, make_builder(config, layer), step, cache, torch.bfloat16).shape == (0, HEADS * VALUE)
+
+
 def test_a_process_that_has_called_no_plugin_unpickles_a_name():
     """An engine's configuration, which names the backend, goes to processes that unpickle it first."""
     written = pickle.dumps(vllm_plugin.backend_named("MLA_KERNELS"))
@@ -170,6 +181,8 @@ def test_dense_backend_by_vllms_questions(config):
     }  # fmt: skip
     reasons = backend.validate_configuration(**asked)
     assert "no installed payload of mla-kernels serves this GPU; those installed serve none" in reasons
+    (more,) = set(backend.validate_configuration(**asked, use_adaptive_verification=True)) - set(reasons)
+    assert more.startswith("device-cpu query lens mismatch not supported")
 
 
 @pytest.mark.parametrize("cache_dtype", ["auto", "fp8_ds_mla"])

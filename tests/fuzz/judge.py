@@ -14,9 +14,10 @@ import torch
 from mla_kernels.errors import InternalError, InvalidArgumentError, MlaError, PayloadError, VariantNotFoundError
 
 from tests.fuzz.memory import Array, Space
+from tests.fuzz.model import Answer
 from tests.fuzz.problems.case import RETURNED, Case
 
-OF_THE_PLAN = ("max_splits", "batch_invariant")
+OF_THE_PLAN = ("max_splits", "batch_invariant", "max_q_len")
 OF_THE_OP = ("out_dtype", "kv_dtype", "extra_kv_dtype")
 
 
@@ -78,22 +79,29 @@ def direct(case: Case, space: Space, arguments: dict[str, Any]) -> Callable[[], 
     for name in OF_THE_OP:
         arguments.pop(name, None)
     problem = {name: value for name, value in arguments.items() if is_of_problem(case, name, value)}
-    if case.how == "planned":
-        dims = dict(zip(("batch", "q_len", "num_heads"), case.notes["dims"], strict=True))
+    if case.how == "planned" or "max_q_len" in options:
         options = {"max_splits": 0, "batch_invariant": False} | options
-        size = kernel.plan_size(**dims, **options, **on(case))
-        buffer = case.notes["plan"] = Array("uint8", (size,), (1,), align=16)
-        plan = mla.Plan(space.put(buffer), case.variant.name, **dims, **options)
-        kernel.plan(arguments["seq_lens"], out=plan)
-        if forge := case.notes.get("forge"):
-            forge(buffer)
-        assert buffer.region is not None
-        buffer.region.before[...] = buffer.region.arena.read(buffer.region.begin, len(buffer.region.before))
-        arguments["plan"] = plan
+        arguments["plan"] = planned(case, space, kernel, arguments["seq_lens"], options)
         problem |= options
     if case.notes.get("workspace"):
         arguments["workspace"] = workspace(case, space, kernel.workspace_size(**problem))
     return lambda: kernel(**arguments)
+
+
+def planned(case: Case, space: Space, kernel: Any, seq_lens: Any, options: dict[str, Any]) -> Any:
+    """A plan in watched memory."""
+    batch, q_len, num_heads = case.notes["dims"]
+    dims = {"batch": batch, "q_len": q_len, "num_heads": num_heads}
+    ragged = {"batch": 1, "num_requests": batch, "num_heads": num_heads}
+    size = kernel.plan_size(**(ragged if "max_q_len" in options else dims), **options, **on(case))
+    buffer = case.notes["plan"] = Array("uint8", (size,), (1,), align=16)
+    plan = mla.Plan(space.put(buffer), case.variant.name, **dims, **options)
+    kernel.plan(seq_lens, out=plan)
+    if forge := case.notes.get("forge"):
+        forge(buffer)
+    assert buffer.region is not None
+    buffer.region.before[...] = buffer.region.arena.read(buffer.region.begin, len(buffer.region.before))
+    return plan
 
 
 def workspace(case: Case, space: Space, size: int) -> Any:
@@ -200,14 +208,15 @@ def check_accepted(case: Case, arguments: dict[str, Any], result: Any, space: Sp
     """Raise a fault unless the call was legal, its results are right, and nothing else was written."""
     if case.verdict == "refuse":
         raise FaultError("an illegal call is accepted", case.label)
+    answers: dict[str, Answer] = {}
     if case.how != "asked":
-        check_results(case, arguments, result)
-    check_regions(case, space)
+        answers = case.answers()
+        check_results(case, arguments, result, answers)
+    check_regions(case, space, answers)
 
 
-def check_results(case: Case, arguments: dict[str, Any], result: Any) -> None:
+def check_results(case: Case, arguments: dict[str, Any], result: Any, answers: dict[str, Answer]) -> None:
     """Raise a fault where a result is wrong, or is not the tensor that was given for it."""
-    answers = case.answers()
     returned = dict(zip(RETURNED[case.op], result if type(result) is tuple else (result,), strict=False))
     if case.op == "gather_kv":
         returned = {"out": result}
@@ -227,16 +236,17 @@ def check_results(case: Case, arguments: dict[str, Any], result: Any) -> None:
             raise FaultError("wrong answer", f"{name}{fault}")
 
 
-def check_regions(case: Case, space: Space) -> None:
+def check_regions(case: Case, space: Space, answers: dict[str, Answer]) -> None:
     """Raise a fault where a byte was written that belongs to no output."""
     written = {"kv_cache"} if case.op == "store_kv" else set(RETURNED[case.op])
-    outputs = [array for name, array in case.arrays() if name in written]
-    outputs += [case.notes[name] for name in ("room",) if name in case.notes]
+    outputs = [(array, answers.get(name)) for name, array in case.arrays() if name in written]
+    outputs += [(case.notes[name], None) for name in ("room",) if name in case.notes]
     inside = {id(region): region.arena.read(region.begin, len(region.before)).copy() for region in space.regions}
-    for array in outputs:
+    for array, answer in outputs:
         if array.span:
             after = inside[id(array.region)]
-            array.view(after)[...] = array.view(array.region.before)
+            own = True if answer is None or answer.untouched is None else ~answer.untouched
+            np.copyto(array.view(after), array.view(array.region.before), where=own)
     owners = {id(array.region): name for name, array in case.arrays()}
     for region in space.regions:
         after = inside[id(region)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -23,12 +23,19 @@ much of the greatest."""
 
 @dataclass
 class Answer:
-    """What a result must be: numbers, each within a bound, or whatever ``check`` accepts."""
+    """What a result must be: numbers, each within a bound, or whatever ``check`` accepts.
+
+    Attributes
+    ----------
+    untouched : ndarray of bool, optional
+        The elements that a call must leave as they were, in a shape that broadcasts.
+    """
 
     want: np.ndarray | None = None
     bound: np.ndarray | float = 0.0
     dtype: str = "fp32"
     check: Callable[[np.ndarray], str] | None = None
+    untouched: np.ndarray | None = None
 
     def fault(self, bits: np.ndarray) -> str:
         """Say in words what is wrong with the stored elements of a result; nothing where it is right."""
@@ -37,9 +44,11 @@ class Answer:
         assert self.want is not None
         if bits.shape != self.want.shape:
             return f"shape {bits.shape}, want {self.want.shape}"
-        got = decoded(bits, self.dtype) if self.dtype not in ("int32",) else bits
         with np.errstate(invalid="ignore", over="ignore"):
+            got = decoded(bits, self.dtype) if self.dtype not in ("int32",) else bits
             bad = ~(np.abs(got - self.want) <= self.bound)
+            if self.untouched is not None:
+                bad &= ~self.untouched
             if not bad.any():
                 return ""
             bad &= ~((got == self.want) | (np.isnan(got) & np.isnan(self.want)))
@@ -65,6 +74,11 @@ class Rows:
     top: np.ndarray
     out_bound: np.ndarray
     lse_bound: np.ndarray
+
+    def put(self, place: slice, part: Rows) -> None:
+        """Replace some of the rows."""
+        for field in fields(self):
+            getattr(self, field.name)[place] = getattr(part, field.name)
 
 
 @dataclass

@@ -115,10 +115,29 @@ def hanging(call: Call, *args: Any, **kwargs: Any) -> Any:
     time.sleep(600)
 
 
-class Planted(Worker):
-    """A worker in which ``gather_kv`` has a fault."""
+def spilling(call: Call, *args: Any, **kwargs: Any) -> Any:
+    """Write what belongs to no request of ragged queries."""
+    result = call(*args, **kwargs)
+    bounds, out = kwargs.get("cu_seqlens_q"), kwargs.get("out")
+    if bounds is not None and out is not None:
+        out[:, int(bounds[-1]) :] = 0
+    return result
 
-    def __init__(self, fault: Call) -> None:
-        call = mla.gather_kv
-        setattr(mla, "gather_kv", lambda *args, **kwargs: fault(call, *args, **kwargs))  # noqa: B010
+
+def shifted(call: Call, *args: Any, **kwargs: Any) -> Any:
+    """Give the tokens of ragged queries each other's answers."""
+    result = call(*args, **kwargs)
+    bounds = kwargs.get("cu_seqlens_q")
+    if bounds is not None:
+        own = slice(int(bounds[0]), int(bounds[-1]))
+        result[0][:, own] = torch.as_tensor(result[0])[:, own].roll(1, dims=1)
+    return result
+
+
+class Planted(Worker):
+    """A worker in which an op has a fault."""
+
+    def __init__(self, fault: Call, op: str = "gather_kv") -> None:
+        call = getattr(mla, op)
+        setattr(mla, op, lambda *args, **kwargs: fault(call, *args, **kwargs))
         super().__init__("cpu", "cpu")

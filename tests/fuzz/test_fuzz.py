@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 from mla_kernels import _launcher
 from mla_kernels._types import OpName
@@ -15,8 +18,8 @@ from tests.fuzz import command, planted
 from tests.fuzz.changes import wild
 from tests.fuzz.changes.mutations import mutated
 from tests.fuzz.draw import PROBLEMS, drawn
-from tests.fuzz.memory import Space
-from tests.fuzz.problems.case import RETURNED, Maker
+from tests.fuzz.memory import Array, Space
+from tests.fuzz.problems.case import RETURNED, Case, Maker, whole
 from tests.fuzz.supervisor import Progress, Settings, Supervisor
 from tests.fuzz.worker import BLOCK, Finding, Worker, shared
 
@@ -33,6 +36,56 @@ def test_every_variant_and_kind_is_drawn() -> None:
     space = Space()
     cases = [drawn(seed, noise, variants, space) for seed in range(3000) if space.reset() is None]
     assert {case.variant.name for case in cases} == {row.name for rows in variants.values() for row in rows}
+
+
+def ragged_decodes(first: int, count: int) -> Iterator[tuple[Maker, Case]]:
+    """So many legal decodes of ragged queries."""
+    noise, variants = shared("cpu")
+    made = (Maker(seed, noise, "cpu") for seed in itertools.count(first))
+    cases = ((make, PROBLEMS["decode"](make, make.random.choice(variants["decode"]))) for make in made)
+    return itertools.islice((pair for pair in cases if "cu_seqlens_q" in pair[1].arguments), count)
+
+
+def test_ragged_queries_of_every_form_are_drawn() -> None:
+    seen = set().union(*(forms(case) for _, case in ragged_decodes(0, 400)))
+    assert {"no request", "no token", "an empty request", "equal requests", "a higher max_q_len"} <= seen
+    assert {"tokens before", "tokens after", "lse by tokens", "batch_invariant", "check"} <= seen
+
+
+def test_every_kind_of_case_has_ragged_queries() -> None:
+    noise, variants = shared("cpu")
+    space = Space()
+    cases = [drawn(seed, noise, variants, space) for seed in range(4000) if space.reset() is None]
+    ragged = [case for case in cases if "cu_seqlens_q" in case.arguments]
+    assert {"right", "long", "mutated", "wild", "alias", "plan", "asked", "threads"} <= {case.kind for case in ragged}
+    assert {"op", "planned"} <= {case.how for case in ragged if case.kind == "right"}
+
+
+def test_ragged_queries_are_made_wrong() -> None:
+    space = Space()
+    wrong = {wild.wild(make, case).label for make, case in ragged_decodes(0, 200)}
+    wrong |= {mutated(make, case, space).label for make, case in ragged_decodes(10_000, 800) if space.reset() is None}
+    assert {"cu_seqlens_q out of range", "max_q_len below the tokens of a request"} <= wrong
+    assert {"max_q_len 0 with cu_seqlens_q", "cu_seqlens_q is None", "cu_seqlens_q of another extent"} <= wrong
+    assert {"cu_seqlens_q of int16", "cu_seqlens_q with a dimension more"} <= wrong
+
+
+def forms(case: Case) -> set[str]:
+    bounds, lse, most = case.arguments["cu_seqlens_q"].values, case.arguments.get("lse"), case.arguments["max_q_len"]
+    tokens, counts = whole(case.arguments["q"]).shape[1], np.diff(bounds)
+    found = {
+        "no request": len(counts) == 0,
+        "no token": tokens == 0,
+        "an empty request": (counts == 0).any(),
+        "equal requests": len(counts) > 1 and counts[0] > 0 and (counts == counts[0]).all(),
+        "a higher max_q_len": len(counts) > 0 and most > counts.max(),
+        "tokens before": bounds[0] > 0,
+        "tokens after": bounds[-1] < tokens,
+        "lse by tokens": isinstance(lse, Array) and lse.shape[1] > 1 and lse.strides[1] == 1 < lse.strides[2],
+        "batch_invariant": case.arguments.get("batch_invariant") is True,
+        "check": case.arguments.get("check") is True,
+    }
+    return {name for name, holds in found.items() if holds}
 
 
 @pytest.mark.parametrize("op", PROBLEMS)
@@ -56,14 +109,16 @@ def test_the_model_of_right_answers_knows_nothing_of_the_package() -> None:
         assert not [module for module in modules if module.startswith(("mla_kernels", "torch", "tests.support"))]
 
 
-def settings(fault: planted.Call | None = None, patience: float = 60.0) -> Settings:
-    make = Worker if fault is None else lambda *_: planted.Planted(fault)
+def settings(fault: planted.Call | None = None, patience: float = 60.0, op: str = "gather_kv") -> Settings:
+    make = Worker if fault is None else lambda *_: planted.Planted(fault, op)
     return Settings("cpu", "cpu", 2, ("baseline",), patience, make=make)
 
 
-def run(fault: planted.Call | None, folder: Path, seeds: range, patience: float = 60.0) -> list[Finding]:
+def run(
+    fault: planted.Call | None, folder: Path, seeds: range, patience: float = 60.0, op: str = "gather_kv"
+) -> list[Finding]:
     progress = Progress({})
-    Supervisor(settings(fault, patience), progress, folder / "fuzz.progress").run(seeds, lambda finding: None)
+    Supervisor(settings(fault, patience, op), progress, folder / "fuzz.progress").run(seeds, lambda finding: None)
     return progress.findings
 
 
@@ -85,6 +140,17 @@ FAULTS = {
 def test_a_planted_fault_is_found(fault: planted.Call, tmp_path: Path) -> None:
     found = run(fault, tmp_path, range(150))
     assert set(FAULTS[fault]) <= {finding.fault for finding in found if finding.op == "gather_kv"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [(planted.spilling, "memory beside an output is overwritten"), (planted.shifted, "wrong answer")],
+    ids=["spilling", "shifted"],
+)
+def test_a_fault_of_ragged_queries_is_found(fault: planted.Call, found: str, tmp_path: Path) -> None:
+    findings = run(fault, tmp_path, range(1000), op="decode")
+    assert found in {finding.fault for finding in findings}
+    assert {finding.op for finding in findings} == {"decode"}
 
 
 def test_a_hang_is_found_and_the_rest_is_run(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_one_call(variant: Row) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_q_len": 0}, "max_q_len: got 0; accepts the most tokens of a request, because cu_seqlens_q is given"),
+        ({"max_q_len": 0}, "max_q_len: got 0; accepts the largest number of new tokens of a request, because cu_"),
         ({"cu_seqlens_q": None}, r"cu_seqlens_q: got None; accepts an int32 tensor \[num_requests \+ 1\]"),
         ({"cu_seqlens_q": torch.zeros(7).int()}, "cu_seqlens_q: got num_bounds = 7; accepts 8, one more than seq_lens"),
         ({"cu_seqlens_q": torch.zeros(8)}, "cu_seqlens_q: got float32; accepts int32"),
@@ -265,6 +265,24 @@ def test_refusals_of_ragged_queries(variant: Row, changes: dict[str, Any], messa
     assert bool((out == 7).all())
 
 
+def test_ragged_queries_need_the_most_tokens_of_a_request(variant: Row) -> None:
+    """Options of the plan, which is then made before the launch, change nothing of what is said."""
+    problem = Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS, spare=0)
+    message = "max_q_len: got 0; accepts the largest number of new tokens of a request, because cu_seqlens_q is given"
+    for options in ({}, {"max_splits": 2}, {"batch_invariant": True}):
+        with pytest.raises(InvalidArgumentError, match=message):
+            mla.decode(**problem.tensors(), **problem.scalars(), **options)
+
+
+def test_sizes_of_ragged_queries_need_no_bounds(variant: Row) -> None:
+    problem = Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS)
+    inputs, kernel = problem.tensors(), problem.kernel()
+    del inputs["cu_seqlens_q"]
+    size = kernel.workspace_size(**inputs, max_q_len=4)
+    extents = {"batch": 1, "num_requests": len(RAGGED_LENGTHS), "num_heads": problem.num_heads}
+    assert size == kernel.workspace_size(**extents, max_q_len=4) > 0
+
+
 def test_a_batch_of_several_is_refused(variant: Row) -> None:
     problem = Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS, spare=0)
     inputs = problem.tensors()
@@ -277,11 +295,16 @@ def test_a_plan_is_of_ragged_queries_or_of_a_batch(variant: Row) -> None:
     problem = Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS, spare=0)
     inputs, kernel = problem.tensors(), problem.kernel()
     plan = kernel.plan(inputs["seq_lens"], num_heads=16, q_len=4)
-    with pytest.raises(InvalidArgumentError, match="plan: got a plan of batch 7; accepts a plan of batch 1, as q has"):
-        kernel(**inputs, **problem.scalars(), plan=plan)
+    for without in (plan, None):
+        with pytest.raises(InvalidArgumentError, match=r"max_q_len: got 0; .* a kernel takes it from plan=kernel.plan"):
+            kernel(**inputs, **problem.scalars(), plan=without)
     with pytest.raises(InvalidArgumentError, match="q_len: got 3; accepts None beside max_q_len, or 4 as it"):
         kernel.plan(inputs["seq_lens"], num_heads=16, q_len=3, max_q_len=4)
+    with pytest.raises(InvalidArgumentError, match=r"max_q_len: got 3; accepts 4, .* look the kernel up without q_len"):
+        kernel.plan(inputs["seq_lens"], max_q_len=3)
     ragged = kernel.plan(inputs["seq_lens"], num_heads=16, max_q_len=4)
+    with pytest.raises(InvalidArgumentError, match="q: got batch = 7; accepts 1, because with max_q_len the"):
+        kernel(**{**inputs, "q": inputs["q"][:, :1].expand(7, -1, -1, -1)}, **problem.scalars(), plan=ragged)
     with pytest.raises(InvalidArgumentError, match="out: got a plan of max_q_len 4; accepts a plan of max_q_len 3"):
         kernel.plan(inputs["seq_lens"], max_q_len=3, out=ragged)
     assert kernel.plan(inputs["seq_lens"], max_q_len=4, out=ragged) is ragged

@@ -30,10 +30,23 @@ def test_a_sparse_model():
     ]
 
 
-@pytest.mark.parametrize("each", models(), ids=lambda each: each.name)
-def test_what_is_served_resolves_and_nothing_else_does(each):
-    served = each.served(arch="cpu")
-    for config in each.configs(arch="cpu"):
+def test_drafts():
+    found = model("DeepSeek-V4-Flash")
+    assert (found.topk, found.window, found.q_lens) == (640, 128, (2, 6))
+    *decodes, prefill = found.served(arch="cpu", tensor_parallel=8, q_len=6)
+    assert [config["q_len"] for config in decodes] == [6, 6]
+    assert "q_len" not in prefill
+    assert model("DeepSeek-V2").q_lens == ()
+
+
+@pytest.mark.parametrize(
+    ("each", "q_len"),
+    [(each, q_len) for each in models() for q_len in (None, *each.q_lens)],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_what_is_served_resolves_and_nothing_else_does(each, q_len):
+    served = each.served(arch="cpu", q_len=q_len)
+    for config in each.configs(arch="cpu", q_len=q_len):
         if config in served:
             assert mla.lookup(**config).variant.op == config["op"]
         else:
@@ -66,5 +79,7 @@ def test_reasons():
 def test_errors():
     with pytest.raises(ValueRangeError, match=r"tensor_parallel: got 8; accepts a divisor of 20"):
         model("GLM-4.7-Flash").configs(tensor_parallel=8)
+    with pytest.raises(ValueRangeError, match=r"q_len: got 0; accepts an integer from 1"):
+        model("GLM-4.7-Flash").configs(q_len=0)
     with pytest.raises(ValueRangeError, match=r"model: got 'GPT-2'; accepts DeepSeek-V2-Lite, "):
         model("GPT-2")

@@ -126,7 +126,7 @@ def decode(
     kernel = planned or selection.decode_kernel(q, kv_cache, out, block_table is not None, plan, max_q_len)
     if plan is None and not (is_preset(max_splits, 0) and is_preset(batch_invariant, False) and is_preset(max_q_len, 0)):
         options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "max_q_len": max_q_len, "stream": stream}
-        plan = plan_for(kernel, q, seq_lens, **options)
+        plan = plan_for(kernel, q, seq_lens, cu_seqlens_q, **options)
     while True:
         try:
             return kernel.launch(  # type: ignore[no-any-return]

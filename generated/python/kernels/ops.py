@@ -53,6 +53,8 @@ class DecodeKernel(PlannedKernel):
             max_splits = plan.max_splits
             batch_invariant = plan.batch_invariant
             max_q_len = plan.max_q_len
+        if cu_seqlens_q is not None and not max_q_len:
+            raise self._unbounded(cu_seqlens_q)
         if (block_table is None) is self._wrong_absence:
             raise self._wrong_layout(block_table)
         if out is None or lse is None or lse is True:

@@ -126,7 +126,9 @@ def _decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool,
 
 def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, max_q_len: int = 0) -> Config:
     """The config of a dense decode; ``max_q_len`` is not 0 where requests have different numbers of query tokens."""
-    _, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", _WIDTH)
+    most = count("max_q_len", max_q_len)
+    dims = ("1", "num_tokens") if most else ("batch", "q_len")
+    _, q_len, num_heads, _ = extents("q", first(q), *dims, "num_heads", _WIDTH)
     page_size = _page_size(kv_cache)
     return {
         "op": "decode",
@@ -135,7 +137,7 @@ def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, max_q_l
         "kv_layout": "paged" if paged else "contiguous",
         "page_size": page_size if paged else None,
         "num_heads": num_heads,
-        "q_len": count("max_q_len", max_q_len) or q_len,
+        "q_len": most or q_len,
     }
 
 
@@ -258,8 +260,7 @@ def _extra_format(cache: Packed | None, kv_dtype: object, named: DTypeLike | Non
     """The format of a second cache, where its rows or its name say another one than the first has."""
     asked = element_name(named)
     if cache is not None:
-        told = kv_dtype if asked is None else asked
-        form = cache_format("extra_kv_cache", cache, told if type(told) is str else None)
+        form = cache_format("extra_kv_cache", cache, kv_dtype if asked is None else asked)
         asked = form.name if asked is None else asked
     if asked is None:
         return {}

@@ -143,7 +143,8 @@ def _run(op: str, *values: Any) -> Any:
     if signature.plans:
         scalars = {name: launched.pop(name) for name in signature.planned}
         if launched["plan"] is None and any(scalars.values()):
-            launched["plan"] = plan_for(kernel, tensors[0], arguments[signature.plans], **scalars)
+            bounds = arguments.get("cu_seqlens_q")
+            launched["plan"] = plan_for(kernel, tensors[0], arguments[signature.plans], bounds, **scalars)
     asked = {f"return_{output.name}": True for output in signature.outputs if output.made == "on_request"}
     return kernel.launch(**launched, **asked)
 

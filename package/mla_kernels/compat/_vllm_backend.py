@@ -114,7 +114,8 @@ class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
         made = self._own.build(common_prefix_len, common_attn_metadata, fast_build)
         own = {field.name: getattr(made, field.name) for field in fields(made)}
         tokens = made.num_actual_tokens
-        workspace = self._workspace.of(tokens, lambda: self._needed(tokens))
+        rows = max(tokens, 1)  # of two microbatches, the second may have no token
+        workspace = self._workspace.of(rows, lambda: self._needed(rows))
         return FlashMLASparseMetadata(
             **own,
             num_decodes=made.num_reqs,

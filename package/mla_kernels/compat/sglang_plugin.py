@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from mla_kernels.compat._sglang.names import NAME
 from mla_kernels.errors import UnsupportedError
 
-__all__ = ["NAME", "TESTED", "create", "plugin", "preferred_page_size", "untested"]
+__all__ = ["NAME", "TESTED", "add_draft_backend", "create", "plugin", "preferred_page_size", "untested"]
 
 TESTED = ("0.5.23",)
 """The releases of SGLang that the backend is written for; the interface of backends changes between them."""
 
 _PAGE_SIZE = "sglang.srt.arg_groups.overrides._page_size_default"
+_DRAFTS = "sglang.srt.speculative.draft_utils.DraftBackendFactory._create_backend"
 
 _logger = logging.getLogger(__name__)
 
@@ -30,8 +32,8 @@ def plugin() -> None:
     A release of SGLang outside ``TESTED`` gets a warning, and nothing is registered: its command line then refuses
     the name.
 
-    SGLang's list for drafts is left alone, because it is for drafts without a latent. So is its list for
-    deterministic inference, because that holds for prefill too, which stays FlashInfer's.
+    SGLang's list for drafts is left alone, because it is for drafts without a latent. The lists for deterministic
+    inference hold for decode and prefill; where prefill would be FlashInfer's, the backend itself refuses to start.
     """
     if (refusal := untested()) is not None:
         _logger.warning("mla-kernels registers no attention backend. %s", refusal)
@@ -44,8 +46,11 @@ def plugin() -> None:
         return
     register_attention_backend(NAME)(create)
     HookRegistry.register(_PAGE_SIZE, preferred_page_size, HookType.AFTER)
+    HookRegistry.register(_DRAFTS, add_draft_backend, HookType.BEFORE)
     # Prefill is FlashInfer's, whose kernels read a prefix in chunks.
     choices.add_chunked_prefix_cache_attention_backend(NAME)
+    choices.add_deterministic_attention_backend_choices([NAME])
+    choices.add_radix_supported_deterministic_attention_backend_choices([NAME])
     choices.add_attention_backend_choices([NAME])
 
 
@@ -65,13 +70,54 @@ def create(model_runner: Any) -> Any:
     InvalidArgumentError
         No kernel serves the model, its cache or the GPU; the message says what would be served.
     """
-    from sglang.srt.models.deepseek_common.attention_backend_handler import AttentionBackendRegistry
-
     from mla_kernels.compat._sglang.backend import MlaKernelsBackend
 
-    # A name that this table lacks is served as Triton's backend, whose prefill is another.
-    AttentionBackendRegistry.register(NAME, AttentionBackendRegistry.get_handler("flashmla"))
+    _prefill_as_flashmla()
     return MlaKernelsBackend(model_runner)
+
+
+def add_draft_backend(
+    factory: Any,
+    backend_name: str,
+    backend_map: dict[str, Callable[[], tuple[str, Any]]],
+    error_template: str,
+    stamps_children: bool = False,
+) -> None:
+    """Add our backend to those that SGLang makes for a draft model; SGLang calls it before it chooses one by its name.
+
+    Parameters
+    ----------
+    factory : DraftBackendFactory
+    backend_name, error_template : str
+    backend_map : dict[str, Callable]
+        What makes a backend, by its name; it is added to in place.
+    stamps_children : bool
+        Whether the backend has one of its own for each step, as it has where it decodes.
+    """
+    backend_map[NAME] = partial(_steps_of_drafts if stamps_children else _extension_of_drafts, factory)
+
+
+def _steps_of_drafts(factory: Any) -> tuple[str, Any]:
+    """Our backend for the steps that draft one more token each."""
+    from mla_kernels.compat._sglang.drafts import MultiStepDraftBackend
+
+    _prefill_as_flashmla()
+    return NAME, MultiStepDraftBackend(factory.draft_model_runner, factory.topk, factory.speculative_num_steps)
+
+
+def _extension_of_drafts(factory: Any) -> tuple[str, Any]:
+    """Our backend that extends the cache of a draft model by verified tokens; it prefills that model, too."""
+    from mla_kernels.compat._sglang.backend import MlaKernelsBackend
+
+    _prefill_as_flashmla()
+    return NAME, MlaKernelsBackend(factory.draft_model_runner, prefill=NAME)
+
+
+def _prefill_as_flashmla() -> None:
+    """Let DeepSeek models prefill as with FlashMLA; a name that this table lacks is served as Triton's backend."""
+    from sglang.srt.models.deepseek_common.attention_backend_handler import AttentionBackendRegistry
+
+    AttentionBackendRegistry.register(NAME, AttentionBackendRegistry.get_handler("flashmla"))
 
 
 def preferred_page_size(resolved: Mapping[str, Any], view: Any) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from mla_kernels.diagnostics.recording import command as replay
 from mla_kernels.errors import MlaError, ValueRangeError
 from mla_kernels.models import EVERY, Model, model, models
 from mla_kernels.payloads.discovery import payloads
+from mla_kernels.resolve.config import arch_named
 from mla_kernels.resolve.obstacle import install
 from mla_kernels.version import __version__
 
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def status_of(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     """The exit status of a command: its own, or 1 where it raises an error of this package, which is printed."""
     try:
+        if getattr(options, "arch", None):
+            options.arch = arch_named(options.arch)
         status = run(options)
         sys.stdout.flush()  # while a reader that has gone can still be met
     except MlaError as error:
@@ -89,7 +92,7 @@ def _config(pairs: Sequence[str]) -> dict[str, object]:
     for pair in pairs:
         field, equals, value = pair.partition("=")
         if not equals:
-            raise ValueRangeError("config", repr(pair), "field=value")
+            raise ValueRangeError("config", repr(pair), "field=value, such as op=decode")
         config[field] = int(value) if value.isdecimal() else value
     return config
 
@@ -140,7 +143,7 @@ def _list(options: argparse.Namespace) -> int:
 def _nothing(config: dict[str, object]) -> str:
     """Why a list is empty: the payload of the arch is absent, or none of its variants fits."""
     installed = payloads()
-    name = str(config.get("arch", ""))
+    name = arch_named(str(config.get("arch", "")))
     arch = installed.arch(name)
     if name and arch is None:
         return f"there is no arch {name}; accepts {', '.join(each.name for each in installed.archs)}"
@@ -195,10 +198,8 @@ def _model(each: Model, options: argparse.Namespace) -> int:
     ]
     if options.json:
         return _print_json({**asdict(each), "served": served})
-    known = {name.replace("_", " "): value for name, value in asdict(each).items() if name != "unserved"}
-    facts = {name: value for name, value in known.items() if value not in ((), 0, False, "")}
-    for name, value in facts.items():
-        print(tables.wrapped(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}"))
+    for name, value in _facts(each).items():
+        print(tables.wrapped(f"{name}: {', '.join(map(str, value)) if isinstance(value, tuple) else value}"))
     ranks = f"a rank of {options.tensor_parallel}" if options.tensor_parallel > 1 else "one rank"
     print(f"\nwith {each.heads // options.tensor_parallel} heads on {ranks}, the installed payloads serve")
     for config in served:
@@ -213,6 +214,14 @@ def _model(each: Model, options: argparse.Namespace) -> int:
         asked = " ".join(f"{field}={value}" for field, value in config.items())
         print(tables.wrapped(f"not served: {asked}; `{PROGRAM} explain` with these fields says why"))
     return 0
+
+
+def _facts(each: Model) -> dict[str, Any]:
+    """What a row says, but for what it leaves out and the archs that do not serve it."""
+    known = {name: value for name, value in asdict(each).items() if name not in ("unserved", "sources")}
+    known["q_lens"] = each.q_lens or "not stated"
+    known |= {f"source of {name}": text for name, text in each.sources}
+    return {name: value for name, value in known.items() if value not in ((), 0, False, "")}
 
 
 def _unserved(each: Model, options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -196,7 +196,8 @@ class Kernel:
         """A number given by the caller, or fixed by the config."""
         value = self.config.get(name) if given is None else given
         if not isinstance(value, int):
-            raise ValueRangeError(name, quoted(value), "an integer, because the kernel's config does not fix it")
+            accepts = f"an integer, because the kernel's config does not fix it; pass {name} here or to lookup"
+            raise ValueRangeError(name, quoted(value), accepts)
         return value
 
 

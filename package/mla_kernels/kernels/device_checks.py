@@ -38,9 +38,10 @@ def _decode(problem: Problem) -> None:
         _bounds(_values(problem["cu_seqlens_q"]), first(problem["q"]).shape[1], problem["max_q_len"])
     pages, page_size = first(problem["kv_cache"]).shape[:2]
     table = problem.get("block_table")
-    capacity = page_size if table is None else table.shape[1] * page_size
+    width = 1 if table is None else table.shape[1]
+    reason = "" if table is None else _of_pages(width, page_size)
     for b, length in enumerate(lengths):
-        _within(f"seq_lens[{b}]", length, 0, capacity)
+        _within(f"seq_lens[{b}]", length, 0, width * page_size, reason)
     if table is None:
         return
     for b, (length, row) in enumerate(zip(lengths, _values(table), strict=True)):
@@ -75,7 +76,7 @@ def _merge_states(problem: Problem) -> None:
 
 def _store_kv(problem: Problem) -> None:
     pages, page_size = first(problem["kv_cache"]).shape[:2]
-    _below("slot_mapping", problem["slot_mapping"], pages * page_size)
+    _below("slot_mapping", problem["slot_mapping"], pages * page_size, _of_pages(pages, page_size))
     scale = problem.get("scale")
     if scale is not None:
         (value,) = _flat(_values(scale))
@@ -85,7 +86,7 @@ def _store_kv(problem: Problem) -> None:
 
 def _gather_kv(problem: Problem) -> None:
     pages, page_size = first(problem["kv_cache"]).shape[:2]
-    _below("indices", problem["indices"], pages * page_size)
+    _below("indices", problem["indices"], pages * page_size, _of_pages(pages, page_size))
 
 
 def _to_global_indices(problem: Problem) -> None:
@@ -114,9 +115,9 @@ def _flat(values: Any) -> list[Any]:
     return [each for one in values for each in _flat(one)] if isinstance(values, list) else [values]
 
 
-def _within(name: str, value: int, least: int, most: int) -> None:
+def _within(name: str, value: int, least: int, most: int, reason: str = "") -> None:
     if not least <= value <= most:
-        raise ValueRangeError(name, str(value), f"{least} to {most}")
+        raise ValueRangeError(name, str(value), f"{least} to {most}{reason}")
 
 
 def _below_count(name: str, value: int, count: int, none: str) -> None:
@@ -130,8 +131,12 @@ def _each(name: str, tensor: Tensor, least: int, most: int) -> None:
         _within(f"{name}[{i}]", value, least, most)
 
 
-def _below(name: str, tensor: Tensor, limit: int) -> None:
+def _of_pages(pages: int, page_size: int) -> str:
+    return f" ({pages} pages of {page_size} tokens)"
+
+
+def _below(name: str, tensor: Tensor, limit: int, reason: str = "") -> None:
     """Refuse slots beyond a cache; negative ones stand for no row."""
     for i, slot in enumerate(_flat(_values(tensor))):
         if slot >= limit:
-            raise ValueRangeError(f"{name}[{i}]", str(slot), f"slots below {limit}, or negative for none")
+            raise ValueRangeError(f"{name}[{i}]", str(slot), f"slots below {limit}{reason}, or negative for none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from mla_kernels import _launcher
@@ -15,6 +16,7 @@ from mla_kernels.scalars import count, flag, is_preset
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
+_MOST_IS_MISSING = "the largest number of new tokens of a request, because cu_seqlens_q is given"
 
 
 class PlannedKernel(Kernel):
@@ -100,10 +102,16 @@ class PlannedKernel(Kernel):
             if value is not None and check(name, value) != getattr(out, name):
                 raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
 
+    def _launched(self, problem: dict[str, object]) -> dict[str, object]:
+        """The arguments of a call as its launch has them; sizes of ragged queries need no bounds."""
+        problem = super()._launched(problem)
+        if _is_ragged(problem.get("max_q_len")):
+            problem.setdefault("num_requests", None)  # named, the dimension is not taken for the batch
+        return problem
+
     def _native_for(self, problem: Mapping[str, object]) -> _launcher.Kernel:
         """The kernel for ragged queries, which are one batch of any number of tokens, where the problem has them."""
-        most = problem.get("max_q_len")
-        if most is None or is_preset(most, 0):
+        if not _is_ragged(problem.get("max_q_len")):
             return self._native
         if self._ragged is None:
             self._ragged = self._bind(limits=_ragged(self._limits))
@@ -111,6 +119,10 @@ class PlannedKernel(Kernel):
 
     def _made(self, seq_lens: Tensor, stated: dict[str, Any]) -> Plan:
         """A plan whose buffer nothing has written yet."""
+        fixed = self.config.get("q_len")
+        if _is_ragged(stated["max_q_len"]) and fixed not in {None, stated["q_len"]}:
+            accepts = f"{fixed}, the q_len that the kernel's config fixes; look the kernel up without q_len"
+            raise ValueRangeError("max_q_len", str(stated["q_len"]), accepts)
         for name in ("q_len", "num_heads"):
             stated[name] = self._number(name, stated[name])
         if invariance.enabled:
@@ -154,6 +166,12 @@ class PlannedKernel(Kernel):
             raise ValueRangeError(name, f"a plan of {plan.variant}", f"a plan of {self.variant.name}")
         return plan
 
+    def _unbounded(self, bounds: Tensor) -> ValueRangeError:
+        with suppress(ValueRangeError):  # which the payload raises, in words that do not tell where a kernel takes it
+            self._native.can_run({"cu_seqlens_q": bounds})
+        by_plan = "; a kernel takes it from plan=kernel.plan(seq_lens, max_q_len=...)"
+        return ValueRangeError("max_q_len", "0", _MOST_IS_MISSING + by_plan)
+
     def _wrong_layout(self, block_table: Tensor | None) -> UnsupportedError:
         if block_table is None:
             accepts = "an int32 tensor [batch, table_width], because the kernel's config says paged"
@@ -161,11 +179,22 @@ class PlannedKernel(Kernel):
         return UnsupportedError("block_table", "a tensor", "None, because the kernel's config says contiguous")
 
 
-def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, *, max_q_len: int | None = 0, **options: Any) -> Plan:
-    """Plan one call: the shape is that of its queries."""
-    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
+def plan_for(
+    kernel: Kernel,
+    q: Packed,
+    seq_lens: Tensor,
+    cu_seqlens_q: Tensor | None = None,
+    *,
+    max_q_len: int | None = 0,
+    **options: Any,
+) -> Plan:
+    """Plan one call: the shape is that of its queries, and of ragged ones the requests are those of ``seq_lens``."""
     if not is_preset(max_q_len, 0):
+        _, _, num_heads = ragged_extents(q)
         return kernel.plan(seq_lens, num_heads=num_heads, max_q_len=max_q_len, **options)
+    if cu_seqlens_q is not None:
+        raise ValueRangeError("max_q_len", "0", _MOST_IS_MISSING)
+    batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
     if extents("seq_lens", seq_lens, "batch") != (batch,):
         raise ShapeError("seq_lens", f"shape {list(seq_lens.shape)}", f"[{batch}], as q has")
     return kernel.plan(seq_lens, num_heads=num_heads, q_len=q_len, **options)
@@ -173,10 +202,24 @@ def plan_for(kernel: Kernel, q: Packed, seq_lens: Tensor, *, max_q_len: int | No
 
 def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
     """Batch, ``q_len`` and ``num_heads`` of a launch."""
-    if plan is not None and not plan.max_q_len:
-        return plan.batch, plan.q_len, plan.num_heads
+    if plan is not None:
+        return ragged_extents(q) if plan.max_q_len else (plan.batch, plan.q_len, plan.num_heads)
     batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", str(HEAD_DIM))
     return batch, q_len, num_heads
+
+
+def ragged_extents(q: Packed) -> tuple[int, int, int]:
+    """Batch, tokens and ``num_heads`` of queries whose requests ``cu_seqlens_q`` bounds: one batch of all tokens.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+    """
+    batch, num_tokens, num_heads, _ = extents("q", first(q), "1", "num_tokens", "num_heads", str(HEAD_DIM))
+    if batch != 1:
+        accepts = "1, because with max_q_len the tokens of all requests are one batch, which cu_seqlens_q divides"
+        raise ShapeError("q", f"batch = {batch}", accepts)
+    return batch, num_tokens, num_heads
 
 
 def _problem(plan: Plan, seq_lens: Tensor) -> dict[str, object]:
@@ -194,12 +237,17 @@ def _extents(*, batch: int, q_len: int, max_q_len: int = 0, **others: object) ->
 
 def _most_tokens(max_q_len: int | None, q_len: int | None) -> int | None:
     """The ``q_len`` of a plan, which ``max_q_len`` is where requests have different numbers of tokens."""
-    if max_q_len is None or is_preset(max_q_len, 0):
+    if not _is_ragged(max_q_len):
         return q_len
     most = count("max_q_len", max_q_len)
     if q_len is not None and count("q_len", q_len) != most:
         raise ValueRangeError("q_len", str(q_len), f"None beside max_q_len, or {most} as it")
     return most
+
+
+def _is_ragged(max_q_len: object) -> bool:
+    """Whether ``max_q_len`` is given: what is no number is, and is refused later."""
+    return not (max_q_len is None or is_preset(max_q_len, 0))
 
 
 def _ragged(limits: Limits) -> Limits:

@@ -71,14 +71,14 @@ def _value(field: str, value: object) -> Value:
     if field in _ANY_NAME:
         if not isinstance(value, str) or not str.__str__(value):
             raise ValueRangeError(field, quoted(value), "a name")
-        return _arch(str.__str__(value)) if field == "arch" else str.__str__(value)
+        return arch_named(str.__str__(value)) if field == "arch" else str.__str__(value)
     number = -1 if isinstance(value, bool) or not isinstance(value, int) else int.__index__(value)
     if not 0 <= number <= MOST:
         raise ValueRangeError(field, quoted(value), "an integer from 0 to 2^63 - 1")
     return number
 
 
-def _arch(name: str) -> str:
+def arch_named(name: str) -> str:
     """The arch of that name, or the one that the payload of that name is built for: ``sm90a`` for ``sm90``."""
     if name in _ARCHS or payloads().arch(name):
         return name

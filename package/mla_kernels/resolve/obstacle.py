@@ -31,5 +31,6 @@ def runner(name: str) -> machine.Device | None:
 
 
 def install(arch: Arch) -> str:
-    """The command that installs the payload of an arch."""
-    return f"pip install mla-kernels[{arch.payload}]"
+    """The command that installs the payload of an arch, and those that build it where no index has it."""
+    built = f"nox -s wheels -- {arch.payload} && pip install dist/*.whl"
+    return f"pip install mla-kernels[{arch.payload}], or in a clone: {built}"

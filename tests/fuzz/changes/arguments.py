@@ -55,11 +55,22 @@ def scalar(make: Maker, case: Case, space: Space) -> None:
     value = make.random.choice(values)
     if row.check == "positive" and make.chance(0.2):
         value = 0
+    if row.name == "max_q_len" and make.chance(0.4):
+        unlike_bounds(make, case)
+        return
     if row.planned:
         case.how = "op"
     case.arguments[row.name] = value
     unsaid = value is None and row.planned  # which a plan takes for its default
     refuse(case, f"{row.name} is {shown(value)}", row.name, verdict="either" if unsaid else "refuse")
+
+
+def unlike_bounds(make: Maker, case: Case) -> None:
+    """Say that queries are ragged where they are not, or are not where they are."""
+    is_ragged = "cu_seqlens_q" in case.arguments
+    case.how, case.arguments["max_q_len"] = "op", 0 if is_ragged else make.random.choice((1, 2, 5))
+    label = f"max_q_len {'0 with' if is_ragged else 'without'} cu_seqlens_q"
+    refuse(case, label, "max_q_len", "cu_seqlens_q", "q")
 
 
 def extra(make: Maker, case: Case, space: Space) -> None:

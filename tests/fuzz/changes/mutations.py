@@ -27,10 +27,6 @@ FOREIGN = {
 }
 
 
-NEVER_GIVEN = ("cu_seqlens_q",)
-"""Optional tensors that no legal case has: requests with different numbers of query tokens are not drawn yet."""
-
-
 def mutated(make: Maker, case: Case, space: Space) -> Case:
     """Make one argument of a legal case wrong."""
     case.kind = "mutated"
@@ -45,7 +41,7 @@ def mutated(make: Maker, case: Case, space: Space) -> Case:
 def tensor(make: Maker, case: Case, space: Space) -> None:
     """Make a tensor wrong."""
     rows = {row.name: row for row in OP[case.op].tensors}
-    names = [name for name in rows if name in case.arguments or not rows[name].optional or name in NEVER_GIVEN]
+    names = [name for name in rows if name in case.arguments or not rows[name].optional]
     row = rows[make.random.choice(names)]
     given = case.arguments.get(row.name)
     whole = given if isinstance(given, (Array, tuple)) else None
@@ -64,6 +60,8 @@ def no_tensor(make: Maker, case: Case, row: Tensor) -> None:
         value = None
         if row.name in ("topk_length", "block_table") or (row.name == "rope" and not case.variant.form.rope):
             return
+    if row.name == "cu_seqlens_q" and make.chance(0.1):
+        value = None
     if row.packed and make.chance(0.3) and row.name in case.arguments:
         value = odd_pair(make, case.arguments[row.name])
     case.arguments[row.name] = value
@@ -123,11 +121,7 @@ def other_rank(make: Maker, case: Case, row: Tensor, array: Array, part: int, sp
 def other_extent(make: Maker, case: Case, row: Tensor, array: Array, part: int, space: Space) -> None:
     """An extent that contradicts the other tensors, or a width that no format has."""
     dims = list(row.dims)
-    shared = [
-        i
-        for i, dim in enumerate(dims)
-        if i < len(array.shape) and sum(dim in other.dims for other in given_rows(case)) > 1 and row.broadcast != dim
-    ]
+    shared = [i for i, dim in enumerate(dims) if i < len(array.shape) and is_shared(case, dim) and row.broadcast != dim]
     wide = len(array.shape) > len(dims) and row.row not in (None, "head_dim")
     if wide and (not shared or make.chance(0.4)):
         place, by = len(dims), make.random.choice((-1, 1, 2))
@@ -148,6 +142,11 @@ def other_extent(make: Maker, case: Case, row: Tensor, array: Array, part: int, 
     )
     case.names = ()
     return None
+
+
+def is_shared(case: Case, dim: str) -> bool:
+    """Whether an extent follows from another tensor."""
+    return dim == "num_bounds" or sum(dim in row.dims for row in given_rows(case)) > 1
 
 
 def given_rows(case: Case) -> list[Tensor]:

@@ -60,7 +60,8 @@ def scheduled(make: Maker, variants: dict[str, list[Variant]]) -> Case:
     while True:
         case = attention.decode(make, make.random.choice(plain), make.chance(0.7))
         given = case.arguments
-        if "block_table" in given and not isinstance(given["q"], tuple) and not isinstance(given["kv_cache"], tuple):
+        plain_tensors = not isinstance(given["q"], tuple) and not isinstance(given["kv_cache"], tuple)
+        if plain_tensors and "block_table" in given and "cu_seqlens_q" not in given:
             break
     kept = ("q", "kv_cache", "block_table", "seq_lens", "softmax_scale", "causal")
     case.arguments = {name: given[name] for name in kept if name in given}

@@ -62,7 +62,10 @@ def names(make: Maker, case: Case) -> Call:
 def sizes(make: Maker, case: Case) -> Call:
     """Sizes of problems with odd extents."""
     method = make.random.choice(("workspace_size", "plan_size", "can_run"))
-    wanted = ("batch", "q_len", "num_heads", "topk", "max_splits", "device", "num_tokens", "page_size", "other", "q")
+    wanted = (
+        "batch", "q_len", "num_heads", "topk", "max_splits", "device", "num_tokens", "page_size", "other", "q",
+        "num_requests", "max_q_len",
+    )  # fmt: skip
     problem = {name: make.random.choice((1, 2, 64, *NUMBERS)) for name in make.random.sample(wanted, 3)}
     case.names = (*wanted, *inspectable(case.op), "TypeError", "plan", "batch")
     case.label = f"{method}({', '.join(sorted(problem))})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,7 +20,8 @@ def wild(make: Maker, case: Case) -> Case:
         return case
     make.random.choice(KINDS[case.op])(make, case)
     if case.label and make.device != "cpu" and case.verdict == "refuse":
-        case.arguments["check"] = checked = make.chance(0.3)
+        # By bounds that overlap, several requests write one token.
+        case.arguments["check"] = checked = make.chance(0.3) or "cu_seqlens_q" in case.names
         case.verdict = "refuse" if checked else "accept"
     return case
 
@@ -46,6 +48,23 @@ def lengths(make: Maker, case: Case) -> None:
     b = make.random.randrange(case.arguments["seq_lens"].shape[0])
     if capacity < INT_MAX:
         put(make, case, "seq_lens", (b,), (-1, INT_MIN, INT_MAX, capacity + 1))
+
+
+def query_bounds(make: Maker, case: Case) -> None:
+    """A bound of queries that does not ascend or lies past the tokens, or a request of more than ``max_q_len``."""
+    if "cu_seqlens_q" not in case.arguments:
+        return make.random.choice((lengths, pages))(make, case)
+    known = [int(bound) for bound in case.arguments["cu_seqlens_q"].values]
+    most = max((end - begin for begin, end in pairwise(known)), default=0)
+    if most > 1 and make.chance(0.3):
+        case.arguments["max_q_len"] = most - 1
+        case.notes["dims"] = (case.notes["dims"][0], most - 1, case.notes["dims"][2])
+        case.verdict, case.names, case.label = "refuse", ("cu_seqlens_q",), "max_q_len below the tokens of a request"
+        return None
+    tokens = first(case.arguments["q"]).shape[1]
+    place = make.random.randrange(len(known))
+    below = known[place - 1] - 1 if place else -1
+    return put(make, case, "cu_seqlens_q", (place,), (below, -1, INT_MIN, tokens + 1, INT_MAX))
 
 
 def pages(make: Maker, case: Case) -> None:
@@ -135,7 +154,7 @@ def first(value: object) -> Array:
 
 
 KINDS: dict[str, tuple[Callable[[Maker, Case], None], ...]] = {
-    "decode": (lengths, pages),
+    "decode": (lengths, pages, query_bounds, query_bounds),
     "sparse_decode": (indices, counts),
     "sparse_prefill": (indices, counts),
     "merge_states": (states,),

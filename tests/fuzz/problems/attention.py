@@ -10,6 +10,7 @@ from tests.fuzz.elements import decoded
 from tests.fuzz.formats import Packed, rows_decoded, tokens_of
 from tests.fuzz.memory import Array
 from tests.fuzz.model import Answer, Precision, Rows, attend
+from tests.fuzz.problems import ragged
 from tests.fuzz.problems.case import Case, Maker, Variant, told, whole
 
 HEADS = (1, 1, 2, 3, 4, 5, 7, 8, 11, 16, 17, 32, 64, 128)
@@ -81,12 +82,18 @@ def aligned(make: Maker, rows: Array | tuple[Array, Array]) -> Array | tuple[Arr
 
 def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     """Dense decode, of paged or contiguous caches."""
-    batch, q_len, heads = query_dims(make, variant)
-    if long:
-        batch, heads = min(batch, 2), min(heads, 8)
-    page_size = variant.pick(make.random, "page_size", PAGE_SIZES)
     domain = variant.accepts["kv_layout"].values
     paged = "contiguous" not in domain or make.chance(0.75)
+    is_ragged = ragged.is_drawn(make, variant, paged)
+    batch, q_len, heads = ragged.dims(make, variant, HEADS) if is_ragged else query_dims(make, variant)
+    if long:
+        batch, heads = min(batch, 2), min(heads, 8)
+    arguments: dict[str, Any] = {}
+    outer = (batch, q_len)
+    if is_ragged:
+        arguments, tokens = ragged.bounds(make, batch, q_len)
+        outer = (1, tokens)
+    page_size = variant.pick(make.random, "page_size", PAGE_SIZES)
     most = 3000 if long else make.random.choice((6, 40, 90, 150))
     capacity = -(-most // page_size) * page_size if paged else max(page_size, min(most, 200))
     if not paged:
@@ -98,7 +105,7 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
         room = tuple(range(longest, longest + 128))
         capacity = max(capacity, longest) if paged else variant.pick(make.random, "page_size", room)
     lengths = [min(n, capacity) for n in lengths]
-    arguments: dict[str, Any] = {"q": queries(make, variant, (batch, q_len, heads))}
+    arguments["q"] = queries(make, variant, (*outer, heads))
     if paged:
         width = -(-max(lengths, default=0) // page_size) + make.random.choice((0, 0, 1, 3))
         pages = batch * width + make.random.choice((0, 1, 2))
@@ -111,7 +118,9 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     else:
         arguments["kv_cache"] = pool(make, variant.form, batch + make.random.choice((0, 1)), capacity)
     arguments["seq_lens"] = make.array("int32", (batch,), ".", np.array(lengths))
-    arguments |= scalars(make, variant) | outputs(make, variant, (batch, q_len, heads), (batch, heads, q_len))
+    arguments |= scalars(make, variant) | outputs(make, variant, (*outer, heads), (outer[0], heads, outer[1]))
+    if is_ragged and make.chance(0.5):
+        ragged.by_tokens(make, arguments.get("lse"))
     if make.chance(0.1):
         arguments["check"] = True
     if make.chance(0.5):
@@ -127,32 +136,46 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
 
 def decode_answers(case: Case, device: str) -> dict[str, Answer]:
     """What a decode gives; a length beyond what the table has is that much, and pages that are not there are absent."""
-    given, traits = case.arguments, case.variant.traits
+    given, traits, form = case.arguments, case.variant.traits, case.variant.form
     q = whole(given["q"])
-    batch, q_len, heads, _ = q.shape
-    cache = given["kv_cache"]
-    page_size = (cache[0] if isinstance(cache, tuple) else cache).shape[1]
-    rows, table = whole(cache), given.get("block_table")
-    tokens = tokens_of(rows, case.variant.form)
-    lengths = np.asarray(given["seq_lens"].values)
-    form = case.variant.form
+    batch, q_len, heads, d_qk = q.shape
     precision = Precision.of(traits["q_dtype"], form, traits["out_dtype"], device)
     factor, out_factor = factors(given)
-    parts = []
-    for b in range(batch):
-        width = 1 if table is None else table.shape[1]
-        n = max(0, min(int(lengths[b]), width * page_size))
-        positions = np.arange(n)
-        pages = np.full(n, b) if table is None else table.values[b][positions // page_size]
-        known = (pages >= 0) & (pages < len(rows))
-        keys = rows_decoded(tokens[pages[known] * page_size + positions[known] % page_size], form)
+    numbers = decoded(q, traits["q_dtype"]).reshape(batch * q_len * heads, d_qk)
+    rows = attend(numbers, numbers[:0], None, factor, out_factor, precision, form.d_v)
+    nobodys = np.ones(batch * q_len, bool)
+    for r, (begin, end) in enumerate(ragged.spans(given, batch, q_len)):
+        if begin == end:
+            continue
+        keys, positions, n = request_keys(case, r)
         seen = None
         if given.get("causal", True):
-            last = np.maximum(n - q_len + 1 + np.arange(q_len), 0)
-            seen = np.repeat(np.searchsorted(positions[known], last), heads)
-        queries_ = decoded(q[b], traits["q_dtype"]).reshape(q_len * heads, -1)
-        parts.append(attend(queries_, keys, seen, factor, out_factor, precision, form.d_v))
-    return assembled(parts, (batch, q_len, heads), form.d_v, traits["out_dtype"])
+            last = np.maximum(n - (end - begin) + 1 + np.arange(end - begin), 0)
+            seen = np.repeat(np.searchsorted(positions, last), heads)
+        place = slice(begin * heads, end * heads)
+        rows.put(place, attend(numbers[place], keys, seen, factor, out_factor, precision, form.d_v))
+        nobodys[begin:end] = False
+    answers = assembled([rows], (batch, q_len, heads), form.d_v, traits["out_dtype"])
+    if nobodys.any():
+        answers["out"].untouched = nobodys.reshape(batch, q_len, 1, 1)
+        answers["lse"].untouched = nobodys.reshape(batch, 1, q_len)
+    return answers
+
+
+def request_keys(case: Case, r: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """The keys of a request that are there, their positions, and how many positions it has."""
+    given = case.arguments
+    cache, table = given["kv_cache"], given.get("block_table")
+    page_size = (cache[0] if isinstance(cache, tuple) else cache).shape[1]
+    stored = whole(cache)
+    width = 1 if table is None else table.shape[1]
+    n = max(0, min(int(given["seq_lens"].values[r]), width * page_size))
+    positions = np.arange(n)
+    pages = np.full(n, r) if table is None else table.values[r][positions // page_size]
+    known = (pages >= 0) & (pages < len(stored))
+    tokens = tokens_of(stored, case.variant.form)
+    keys = rows_decoded(tokens[pages[known] * page_size + positions[known] % page_size], case.variant.form)
+    return keys, positions[known], n
 
 
 def factors(given: dict[str, Any]) -> tuple[float, float]:

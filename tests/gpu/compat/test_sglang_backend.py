@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.runtime.compat.sglang.problems import Requests, backend_of, close, forward, runner_of, speculate
+from tests.runtime.compat.sglang.problems import (
+    Requests,
+    backend_of,
+    close,
+    forward,
+    ragged,
+    runner_of,
+    speculate,
+)
 from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
 
 
@@ -56,6 +64,31 @@ def test_a_graph_is_replayed_with_other_requests(sglang, drafts):
         for static, fresh in ((captured.q, requests.q), (captured.k, requests.k)):
             static.copy_(fresh)
         captured.batch.out_cache_loc.copy_(requests.batch.out_cache_loc)
+        graph.replay()
+        close(out, want)
+
+
+def test_different_numbers_of_drafts_are_verified_in_a_graph(sglang):
+    """As many tokens in every replay, which are parted among the requests in other ways."""
+    speculate(sglang, 4)
+    sglang.spec.speculative_algorithm = "DSPARK"
+    runner = runner_of(sglang, device="cuda")
+    backend = backend_of(runner)
+    backend.init_cuda_graph_state(4, 16)
+    captured = ragged(sglang, Requests(sglang, runner, [1, 1, 1], 4), [3, 3, 2])
+    backend.init_forward_metadata_out_graph(captured.batch, in_capture=True)
+    forward(sglang, backend, captured)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = forward(sglang, backend, captured)
+    for seed, (lengths, counts) in enumerate([([37, 200, 9], [3, 4, 1]), ([1, 62, 126], [2, 2, 4])]):
+        requests = Requests(sglang, runner, lengths, 4, seed)
+        step = ragged(sglang, requests, counts)
+        want = requests.expected()[step.rows]
+        backend.init_forward_metadata_out_graph(step.batch)
+        for static, fresh in ((captured.q, step.q), (captured.k, step.k)):
+            static.copy_(fresh)
+        captured.batch.out_cache_loc.copy_(step.batch.out_cache_loc)
         graph.replay()
         close(out, want)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -76,3 +77,13 @@ def test_names_import_no_framework():
         "print(*({'torch', 'numpy'} & {*sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []
+
+
+@pytest.mark.parametrize("dtype", [1.5, (), "fp99"])
+def test_a_wrong_format_of_a_second_cache_is_named(dtype):
+    """Also where its rows are of two formats, so that a name must tell them apart."""
+    indices = torch.zeros(1, 1, 1, dtype=torch.int32)
+    cache, second = (torch.zeros(1, 2, width, dtype=torch.uint8) for width in (584, 528))
+    named = {"extra_kv_cache": second, "extra_indices": indices, "extra_kv_dtype": dtype}
+    with pytest.raises(ValueRangeError, match=f"^extra_kv_dtype: got {re.escape(repr(dtype))}; accepts"):
+        mla.sparse_decode(torch.zeros(1, 1, 2, 512), cache, indices, softmax_scale=1.0, **named)

@@ -217,6 +217,16 @@ def test_only_requests_that_differ_have_bounds(vllm):
     assert differ.cu_seqlens_q.tolist() == [0, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize(("requests", "tokens", "longest"), [(1, 0, 0), (6, 5, 0), (5, 5, 0), (2, 3, 2)])
+def test_a_microbatch_may_be_padding(vllm, requests, tokens, longest):
+    """The second of two, where all tokens of a step are in the first: its requests have none."""
+    builder = make_builder("dense.Dense", make_impl(vllm, "dense.Dense"))
+    table, starts = torch.zeros(requests, 1).int(), torch.zeros(requests + 1).int()
+    decode = builder._build_decode(table, torch.zeros(requests).int(), 1, starts, starts, tokens, longest, None)
+    assert (decode.plan.batch, decode.plan.q_len) == (requests, 1)
+    assert decode.latents == (tokens, HEADS, LATENT)
+
+
 @pytest.mark.parametrize("cache_dtype", ["auto", "bfloat16", "fp8", "fp8_e4m3"])
 def test_the_cache_of_the_cpu(vllm, cache_dtype):
     """What the layer writes it reads again; vLLM allocates an fp8 cache as bytes, and hands it over as e4m3."""
@@ -325,6 +335,7 @@ def test_the_cpus_capabilities_are_the_registrys(vllm):
     assert (backend.supports_sink(), backend.supports_batch_invariance()) == (False, True)
     assert (backend.supports_block_size(None), backend.supports_block_size(48)) == (True, True)
     assert backend.get_preferred_block_size(16) == 16
+    assert backend.supports_device_cpu_query_lens_mismatch() is False
 
 
 def test_gpus_without_a_payload_are_refused(vllm):

@@ -141,7 +141,8 @@ def test_one_h200(play, capsys):
 def test_payload_of_the_device_is_not_installed(play):
     play(H200)
     assert machine.current_arch() == "sm90a"
-    says = f"{HERE} is served by arch sm90a, whose payload is not installed: pip install mla-kernels[sm90]; "
+    says = f"{HERE} is served by arch sm90a, whose payload is not installed: pip install mla-kernels[sm90], "
+    says += "or in a clone: nox -s wheels -- sm90 && pip install dist/*.whl; "
     asked, obstacle = refusal().split("\n")
     assert asked == "no variant serves op=decode arch=sm90a q_dtype=bf16 kv_dtype=bf16 out_dtype=bf16"
     assert obstacle == f"it cannot run here: {says}arch='cpu' runs on the host"

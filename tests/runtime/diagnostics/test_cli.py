@@ -66,6 +66,7 @@ def test_explain(run):
         (("bench", "--arch=cpu", "--repeats=0"), "repeats: got 0; accepts integers from 1"),
         (("bench", "--arch=cpu", "--suite=h200", "--batch=3"), "batch: got 3; accepts nothing beside --suite"),
         (("bench", "--arch=sm11"), "arch: got 'sm11'; accepts"),
+        (("models", "--arch=sm90"), "arch: got 'sm90a'; accepts cpu, whose payloads are installed"),
     ],
 )
 def test_errors_are_one_line_and_status_1(run, arguments, part):
@@ -90,9 +91,10 @@ def test_a_config_that_is_not_served_is_named(run):
 
 
 def test_a_payload_that_is_absent_is_said(run):
-    status, out, err = run("list", "arch=sm90a")
-    assert (status, out) == (1, "")
-    assert err == "the payload of arch sm90a is not installed: pip install mla-kernels[sm90]\n"
+    for name in ("sm90a", "sm90"):
+        status, out, err = run("list", f"arch={name}")
+        assert (status, out) == (1, "")
+        assert err.startswith("the payload of arch sm90a is not installed: pip install mla-kernels[sm90], or in a c")
     status, out, err = run("list", "op=decode", "arch=sm90a", "--json")
     assert (status, json.loads(out)) == (1, [])
     assert "is not installed" in err
@@ -195,6 +197,14 @@ def test_one_model(run):
         (128, "cpu_decode_qbf16_kve4m3_obf16_direct_split"),
     ]
     assert "none of its operations" in run("models", "MiniCPM3-4B")[1]
+
+
+def test_windows_and_drafts_of_a_model(run):
+    lines = run("models", "DeepSeek-V4-Flash")[1].splitlines()
+    assert {"window: 128", "q_lens: 2, 6"} < set(lines)
+    assert any(line.startswith("source of q_lens: transformers deepseek_v4") for line in lines)
+    assert "q_lens: not stated" in run("models", "DeepSeek-V2")[1].splitlines()
+    assert json.loads(run("models", "DeepSeek-V4-Flash", "--json")[1])["q_lens"] == [2, 6]
 
 
 def test_completion(run, tmp_path):

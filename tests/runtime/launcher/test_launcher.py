@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from mla_kernels import _launcher
-from mla_kernels.errors import STATUS, InvalidArgumentError, PayloadError
+from mla_kernels.errors import LEFT_BY_KERNELS, STATUS, InternalError, InvalidArgumentError, PayloadError
 
 from codegen import abi
 from tests.support.native.build import build
@@ -235,6 +235,28 @@ def test_payload_errors_become_their_class(noop, status, name):
         with pytest.raises(STATUS[name]) as caught:
             call()
         assert all(text in str(caught.value) for text in ("seq_lens[3]", "5000", "0 to 4096"))
+
+
+@pytest.mark.parametrize("code", sorted(LEFT_BY_KERNELS))
+def test_errors_that_an_earlier_kernel_left_say_so(noop, code):
+    answered = f"{code}: the driver's words"
+    noop.expect(status=list(abi.STATUS).index("internal"), error=f"launch of attention\n{answered}\nsuccess")
+    with pytest.raises(InternalError) as caught:
+        launch(noop.kernel("decode"), arguments("decode"))
+    said = str(caught.value)
+    assert said.startswith(f"launch of attention: CUDA answered {answered}. ")
+    assert "an earlier kernel of this process" in said
+    assert "CUDA_LAUNCH_BLOCKING=1" in said
+    assert "compute-sanitizer" in said
+    assert "bug" not in said
+
+
+@pytest.mark.parametrize("answered", ["cudaErrorInvalidValue: invalid argument", "std::bad_alloc"])
+def test_other_internal_errors_are_ours(noop, answered):
+    noop.expect(status=list(abi.STATUS).index("internal"), error=f"kernel\n{answered}\nsuccess")
+    with pytest.raises(InternalError) as caught:
+        launch(noop.kernel("decode"), arguments("decode"))
+    assert str(caught.value) == f"kernel: {answered}: success (this is a bug: please report it)"
 
 
 def test_errors_before_classes_are_registered(noop_library):

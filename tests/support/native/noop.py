@@ -29,6 +29,9 @@ TORCH = {
 }  # fmt: skip
 _CODES = {"pointer": "Q", "int64": "q", "int32": "i", "float": "f"}
 
+ERROR = "seq_lens[3]\n5000\n0 to 4096"
+"""What was refused, what it was, and what is accepted."""
+
 
 class _Record(ctypes.Structure):
     _fields_ = (
@@ -55,9 +58,10 @@ class Noop:
     def record(self) -> _Record:
         return self._library.noop_record().contents
 
-    def expect(self, plan: int = 0, workspace: int = 0, status: int = 0) -> None:
-        """Set the sizes to ask for and the status to answer."""
-        self._library.noop_expect(ctypes.c_int64(plan), ctypes.c_int64(workspace), ctypes.c_int(status))
+    def expect(self, plan: int = 0, workspace: int = 0, status: int = 0, error: str = ERROR) -> None:
+        """Set the sizes to ask for, and the status and the error to answer."""
+        sizes = ctypes.c_int64(plan), ctypes.c_int64(workspace)
+        self._library.noop_expect(*sizes, ctypes.c_int(status), error.encode())
 
     def meet(self, told: int, awaited: int) -> None:
         """Have the next launch, plan or prepare write to one pipe, and fail unless the other one answers."""

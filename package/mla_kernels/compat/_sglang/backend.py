@@ -1,7 +1,7 @@
 """Dense MLA as an attention backend of SGLang; to import this is to import SGLang.
 
-Decode and the verification of drafts are this package's. Prefill is that of the class beneath, which SGLang's FlashMLA
-backend hands it to as well.
+Decode, the verification of drafts and the extension of a draft model's cache are this package's. Prefill is that of the
+class beneath, which SGLang's FlashMLA backend hands it to as well.
 """
 
 # mypy: disable-error-code="misc"
@@ -14,16 +14,29 @@ from typing import Any
 import torch
 from sglang.srt.configs.model_config import is_deepseek_dsa
 from sglang.srt.layers.attention.flashinfer_mla_backend import FlashInferMLAAttnBackend
-from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from sglang.srt.runtime_context import get_exec, get_parallel, get_spec
+from sglang.srt.speculative.ragged_verify import resolve_ragged_verify_layout
 
+from mla_kernels.compat._sglang.decoding import Decoding
 from mla_kernels.compat._sglang.names import NAME
-from mla_kernels.compat._sglang.serving import Surroundings, kernels_for
-from mla_kernels.compat._sglang.steps import Step, Steps
-from mla_kernels.errors import UnsupportedError
+from mla_kernels.compat._sglang.serving import Surroundings, kernels_for, require_deterministic
+from mla_kernels.compat._sglang.steps import NewTokens, Ragged, Steps
 
 
-class MlaKernelsBackend(FlashInferMLAAttnBackend):
+def surroundings(model_runner: Any) -> Surroundings:
+    """What SGLang keeps for the process of a model runner."""
+    parallel = get_parallel()
+    return Surroundings(
+        name=NAME,
+        tensor_parallel=parallel.attn_tp_size,
+        context_parallel=parallel.attn_dcp_size,
+        speculative=get_spec(),
+        sparse=is_deepseek_dsa(model_runner.model_config.hf_config),
+        deterministic=bool(get_exec().deterministic.enable_deterministic_inference),
+    )
+
+
+class MlaKernelsBackend(Decoding, FlashInferMLAAttnBackend):
     """The attention of one model runner.
 
     Parameters
@@ -32,6 +45,8 @@ class MlaKernelsBackend(FlashInferMLAAttnBackend):
     skip_prefill : bool
     kv_indptr_buf, q_indptr_decode_buf : tensor, optional
         Buffers of the class beneath.
+    prefill : str, optional
+        The name of the backend that prefills this runner's requests; by default what the runner was given.
 
     Raises
     ------
@@ -39,9 +54,7 @@ class MlaKernelsBackend(FlashInferMLAAttnBackend):
         No kernel serves the model, its cache or the GPU; the message says what would be served.
     """
 
-    needs_cpu_seq_lens: bool = False
-    # A verification has as many drafts for each request.
-    supports_ragged_verify_graph: bool = False
+    supports_ragged_verify_graph: bool = True
 
     def __init__(
         self,
@@ -49,26 +62,26 @@ class MlaKernelsBackend(FlashInferMLAAttnBackend):
         skip_prefill: bool = False,
         kv_indptr_buf: torch.Tensor | None = None,
         q_indptr_decode_buf: torch.Tensor | None = None,
+        *,
+        prefill: str | None = None,
     ) -> None:
-        asked, parallel = get_spec(), get_parallel()
-        sparse = is_deepseek_dsa(model_runner.model_config.hf_config)
-        around = Surroundings(NAME, parallel.attn_tp_size, parallel.attn_dcp_size, asked, sparse)
+        around = surroundings(model_runner)
         # Before the class beneath allocates anything.
+        require_deterministic(model_runner, prefill or model_runner.prefill_attention_backend_str, around)
         kernels = kernels_for(model_runner, around)
         super().__init__(model_runner, skip_prefill, kv_indptr_buf, q_indptr_decode_buf)
         self.data_type = model_runner.kv_cache_dtype
-        self._drafts = int(asked.speculative_num_draft_tokens or 0)
+        self._drafts = int(around.speculative.speculative_num_draft_tokens or 0)
         slots = model_runner.req_to_token_pool.req_to_token
-        invariant = bool(get_exec().deterministic.enable_deterministic_inference)
-        self._steps = Steps(kernels, slots, model_runner.page_size, invariant)
+        self._steps = Steps(kernels, slots, model_runner.page_size, around.deterministic)
 
     def init_forward_metadata(self, forward_batch: Any) -> None:
         """Prepare a step without a CUDA graph."""
-        drafted = self._drafted(forward_batch)
-        if drafted is None:
+        new = self._new_tokens(forward_batch)
+        if new is None:
             super().init_forward_metadata(forward_batch)
         elif forward_batch.batch_size:
-            self.forward_metadata = self._steps.eager(forward_batch, drafted)
+            (self.forward_metadata,) = self._steps.eager(forward_batch, new)
 
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         """Allocate what CUDA graphs of up to ``max_bs`` requests read."""
@@ -76,29 +89,11 @@ class MlaKernelsBackend(FlashInferMLAAttnBackend):
 
     def init_forward_metadata_out_graph(self, forward_batch: Any, in_capture: bool = False) -> None:
         """Prepare a step that a CUDA graph is captured with or replayed for; the graph itself prepares nothing."""
-        drafted = self._drafted(forward_batch)
-        if drafted is None:
+        new = self._new_tokens(forward_batch)
+        if new is None:
             super().init_forward_metadata_out_graph(forward_batch, in_capture=in_capture)
         else:
-            self.forward_metadata = self._steps.captured(forward_batch, drafted)
-
-    def get_cuda_graph_seq_len_fill_value(self) -> int:
-        """The length of requests that pad a graph's batch."""
-        return 1
-
-    def forward_decode(  # noqa: PLR0917 (the signature is theirs)
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor | None,
-        v: torch.Tensor | None,
-        layer: Any,
-        forward_batch: Any,
-        save_kv_cache: bool = True,
-    ) -> torch.Tensor:
-        """Latents ``[tokens, heads * v_head_dim]`` of absorbed queries ``[tokens, heads, head_dim]``."""
-        if k is not None and save_kv_cache:
-            self.token_to_kv_pool.set_kv_buffer(layer, KVWriteLoc.for_batch(forward_batch), k, v)
-        return self._attend(q, layer)
+            (self.forward_metadata,) = self._steps.captured(forward_batch, new)
 
     def forward_extend(  # noqa: PLR0917 (the signature is theirs)
         self,
@@ -111,36 +106,27 @@ class MlaKernelsBackend(FlashInferMLAAttnBackend):
         q_rope: torch.Tensor | None = None,
         k_rope: torch.Tensor | None = None,
     ) -> Any:
-        """Verify drafts, or leave a prefill to the class beneath."""
-        if not forward_batch.forward_mode.is_target_verify():
+        """Verify drafts or extend a draft model's cache, or leave a prefill to the class beneath."""
+        mode = forward_batch.forward_mode
+        if not mode.is_target_verify() and not mode.is_draft_extend_v2():
             return super().forward_extend(q, k, v, layer, forward_batch, save_kv_cache, q_rope, k_rope)
         return self.forward_decode(q, k, v, layer, forward_batch, save_kv_cache)
 
-    def _drafted(self, forward_batch: Any) -> int | None:
-        """Drafts that the step verifies of each request, 0 for ordinary decode, and None for a prefill."""
-        if forward_batch.forward_mode.is_decode_or_idle():
-            return 0
-        return self._drafts if forward_batch.forward_mode.is_target_verify() else None
+    def _new_tokens(self, forward_batch: Any) -> NewTokens | None:
+        """The new tokens of each request of a step; None for a prefill."""
+        mode = forward_batch.forward_mode
+        if mode.is_decode_or_idle():
+            return NewTokens(1)
+        if mode.is_target_verify():
+            return NewTokens(self._drafts, self._drafts, self._ragged(forward_batch))
+        # SGLang pads what a draft model is extended by to the number of draft tokens, and counts it.
+        return NewTokens(self._drafts) if mode.is_draft_extend_v2() else None
 
-    def _attend(self, q: torch.Tensor, layer: Any) -> torch.Tensor:
-        """Attend by this step's plan; queries and cache are read where they are."""
-        if layer.logit_cap:
-            raise UnsupportedError("logit_cap", f"{layer.logit_cap}", "0: dense MLA has no such thing")
-        if (window := layer.sliding_window_size) > 0:
-            raise UnsupportedError("sliding_window_size", f"{window}", "-1: a query sees every token before it")
-        step = self.forward_metadata
-        assert isinstance(step, Step)
-        # One head of slots [slots, 1, head_dim]. SGLang writes an fp8 cache without a scale, so none is applied.
-        cache = self.token_to_kv_pool.get_key_buffer(layer.layer_id)[:, 0].unflatten(0, (-1, self.page_size))
-        out: torch.Tensor
-        out, _ = step.kernel(
-            q.view(step.plan.batch, step.plan.q_len, layer.tp_q_head_num, layer.head_dim),
-            cache,
-            step.table,
-            step.lengths,
-            plan=step.plan,
-            softmax_scale=layer.scaling,
-            causal=True,
-            lse=False,
-        )
-        return out.view(-1, layer.tp_q_head_num * layer.v_head_dim)
+    def _ragged(self, forward_batch: Any) -> Ragged | None:
+        """The drafts that a step verifies of each request, where their numbers differ."""
+        layout, batch = resolve_ragged_verify_layout(forward_batch), forward_batch.batch_size
+        if layout is None:
+            return None
+        if layout.bs != batch:
+            layout = layout.padded_to_bucket(padded_bs=batch, cap=self._drafts)
+        return Ragged(layout.verify_lens, layout.qo_indptr_device)

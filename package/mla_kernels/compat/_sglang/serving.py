@@ -17,7 +17,7 @@ from mla_kernels.tensors import element_name
 SGLANG = capabilities.Words({"decode": {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "e4m3"}}, "page_size")
 """The names of ``--kv-cache-dtype`` and ``--page-size``."""
 
-ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
+ALGORITHMS = ("DSPARK", "EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 """Ways of speculative decoding whose drafts can be one chain of tokens, each of which sees those before it."""
 
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
@@ -37,6 +37,8 @@ class Surroundings:
         The arguments of speculative decoding.
     sparse : bool
         Whether the model selects tokens by an indexer.
+    deterministic : bool
+        Whether the answer to a request must not depend on other requests.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Surroundings:
     context_parallel: int
     speculative: Any
     sparse: bool
+    deterministic: bool
 
 
 def kernels_for(model_runner: Any, around: Surroundings) -> dict[int, Kernel]:
@@ -57,7 +60,7 @@ def kernels_for(model_runner: Any, around: Surroundings) -> dict[int, Kernel]:
         No kernel takes so many draft tokens.
     """
     require_dense(model_runner, around)
-    require_chain(around)
+    require_chain(model_runner, around)
     arch = arch_of(torch.device(model_runner.device), model_runner.gpu_id)
     traits, numbers = _asked(model_runner, around)
     error = capabilities.refusal(arch, **traits, **numbers, words=SGLANG)
@@ -103,9 +106,10 @@ def require_dense(model_runner: Any, around: Surroundings) -> None:
     ------
     UnsupportedError
     """
-    backend = "attention_backend"
+    backend = _argument(model_runner, "attention_backend")
     if not model_runner.use_mla_backend:
-        raise UnsupportedError(backend, f"{around.name!r} for a model without a latent", "it for models with MLA only")
+        accepts = "it for models with MLA only, or another backend, such as 'flashinfer'"
+        raise UnsupportedError(backend, f"{around.name!r} for a model without a latent", accepts)
     if around.sparse:
         raise UnsupportedError(backend, f"{around.name!r} for a model that selects tokens", "'dsa' for this model")
     if around.context_parallel > 1:
@@ -114,8 +118,8 @@ def require_dense(model_runner: Any, around: Surroundings) -> None:
         raise UnsupportedError("enable_unified_memory", "True", f"False with {around.name!r}, or 'flashmla'")
 
 
-def require_chain(around: Surroundings) -> None:
-    """Refuse drafts that are trees, and drafts by this backend.
+def require_chain(model_runner: Any, around: Surroundings) -> None:
+    """Refuse drafts that are trees, and drafts by a model of several layers that each draft one token.
 
     Raises
     ------
@@ -129,11 +133,28 @@ def require_chain(around: Surroundings) -> None:
         raise UnsupportedError("speculative_algorithm", repr(asked.speculative_algorithm), accepts)
     if asked.speculative_eagle_topk not in {None, 1}:
         got = f"{asked.speculative_eagle_topk}"
-        raise UnsupportedError("speculative_eagle_topk", got, f"1 with {around.name!r}, which verifies one chain")
-    draft = asked.speculative_draft_attention_backend
-    if draft in {None, around.name}:
-        accepts = f"another backend, such as 'flashinfer': {around.name!r} verifies drafts and makes none"
-        raise UnsupportedError("speculative_draft_attention_backend", repr(draft), accepts)
+        raise UnsupportedError("speculative_eagle_topk", got, f"1 with {around.name!r}, whose drafts are one chain")
+    if model_runner.is_draft_worker and asked.enable_multi_layer_eagle:
+        got = f"{around.name!r} with enable_multi_layer_eagle"
+        raise UnsupportedError("speculative_draft_attention_backend", got, "another backend, such as 'flashinfer'")
+
+
+def require_deterministic(model_runner: Any, prefill: str, around: Surroundings) -> None:
+    """Refuse deterministic inference where this backend would prefill, which is then FlashInfer's.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    if around.deterministic and prefill == around.name:
+        argument = _argument(model_runner, "prefill_attention_backend")
+        accepts = f"another backend, such as 'fa3' or 'triton': prefill by {around.name!r} is FlashInfer's"
+        raise UnsupportedError(argument, f"{prefill!r} with enable_deterministic_inference", accepts)
+
+
+def _argument(model_runner: Any, target: str) -> str:
+    """The argument of the server by which this backend serves a runner; ``target`` is that of the served model."""
+    return "speculative_draft_attention_backend" if model_runner.is_draft_worker else target
 
 
 def _asked(model_runner: Any, around: Surroundings) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -106,6 +106,11 @@ class Capabilities:
         """Whether a plan can make results independent of the rest of a batch."""
         return capabilities.decode_takes("batch_invariant")
 
+    @classmethod
+    def supports_device_cpu_query_lens_mismatch(cls) -> bool:
+        """Whether the device may shorten queries: no, the host's numbers plan a step."""
+        return False
+
 
 class Planning:
     """A builder of metadata that plans each step once.
@@ -165,6 +170,7 @@ class Planning:
         batch, q_len = len(seq_lens_device), max_query_len
         if num_decode_tokens != batch * q_len:  # they differ, or prefills of the step are longer than any of them
             q_len = int(query_start_loc_cpu.diff().max())
+        q_len = max(q_len, 1)  # of two microbatches, the second may have no token
         ragged = num_decode_tokens != batch * q_len
         kernel, shape = self._kernel(q_len), (batch, q_len, ragged)
         invariant = bool(envs.VLLM_BATCH_INVARIANT)

@@ -112,12 +112,23 @@ def from_environment() -> None:
     Raises
     ------
     ValueRangeError
-        ``MLA_KERNELS_RECORD_CALLS`` is not a number of calls.
+        ``MLA_KERNELS_RECORD_CALLS`` is not a number of calls, or ``MLA_KERNELS_RECORD`` no folder that can be made.
     """
     calls = os.environ.get(CALLS, str(MOST))
     if not calls.isdecimal():
         raise ValueRangeError(CALLS, repr(calls), "a number of calls")
-    _switch_on(_recorder(os.environ[FOLDER], int(calls), None))
+    try:
+        recorder = _recorder(os.environ[FOLDER], int(calls), None)
+    except OSError as error:
+        accepts = f"a folder that exists or can be made: {error.strerror}"
+        raise ValueRangeError(FOLDER, repr(os.environ[FOLDER]), accepts) from error
+    _switch_on(recorder)
+
+
+def stop() -> None:
+    """Record nothing more; ``replay`` calls it, whose launches are no calls of the program that was recorded."""
+    for recorder in tuple(_active):
+        _switch_off(recorder)
 
 
 def _recorder(folder: str | os.PathLike[str], calls: int, ops: Sequence[str] | None) -> Recorder:

@@ -22,8 +22,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Replay every file; the status is 1 where a result is wrong or a call cannot be replayed."""
+    from mla_kernels.diagnostics.recording import capture
+
     with tables.status("importing torch"):
         tables.require("torch", "mla-kernels[torch]")
+    capture.stop()
     told = [_told(path, options.arch) for path in options.file]
     if options.json:
         print(json.dumps(told, indent=2))

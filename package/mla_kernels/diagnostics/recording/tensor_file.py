@@ -85,6 +85,8 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
             metadata = _strings(header.pop(_METADATA, {}))
             places = _places(header, size - file.tell())
             return {name: _tensor(file, *place) for name, place in places.items()}, metadata
+    except IsADirectoryError as error:
+        raise RecordError(f"{path} is a folder; give its files: {path}/*.safetensors") from error
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror or error}") from error
     except _FaultError as fault:

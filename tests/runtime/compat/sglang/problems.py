@@ -8,10 +8,13 @@ from typing import Any
 
 import torch
 from mla_kernels import reference
+from mla_kernels.compat import sglang_plugin as door
 
 from tests.runtime.compat.sglang.stand_ins import OURS, Engine, Pool
 
 RANK, ROPE, HEADS, SCALE, CONTEXT, REQUESTS = 512, 64, 4, 0.07, 256, 8
+DRAFTED = 4
+"""Tokens that are drafted of each request; the last needs no attention of its own."""
 NOWHERE = 1 << 20
 """A slot that no pool has."""
 
@@ -26,7 +29,7 @@ def runner_of(engine: Engine, dtype: torch.dtype = torch.bfloat16, **other: Any)
     }
     config |= {name: other.pop(name) for name in list(other) if name in config}
     given = {"device": "cpu", "page_size": 64, "kv_cache_dtype": dtype, "use_mla_backend": True, "translated": False}
-    given |= other
+    given |= {"is_draft_worker": False, "prefill_attention_backend_str": door.NAME} | other
     slots = torch.full((REQUESTS, CONTEXT), NOWHERE, dtype=torch.int32, device=given["device"])
     translated = given.pop("translated")
     return engine.record(
@@ -46,12 +49,30 @@ def backend_of(runner: Any) -> Any:
     return importlib.import_module(OURS).MlaKernelsBackend(runner)
 
 
+def drafted_by(engine: Engine, runner: Any, steps: int) -> list[Any]:
+    """Our backends of a draft model, as SGLang's factory makes them: of the steps that draft, and of the extension."""
+    door.plugin()
+    factory = engine.record(
+        "DraftBackendFactory", _create_backend=None, draft_model_runner=runner, speculative_num_steps=steps, topk=1
+    )
+    target = f"{engine.names['read']['DraftBackendFactory']['module']}.DraftBackendFactory._create_backend"
+    (hook,) = engine.hooked(target, "BEFORE")
+    made = []
+    for call in (each for each in engine.names["calls"] if each["name"] == "_create_backend"):
+        backends: dict[str, Any] = {"flashmla": "theirs"}
+        hook(factory, "a role", backends, "an error", **dict.fromkeys(call["keywords"], True))
+        assert list(backends) == ["flashmla", door.NAME]
+        stamp, backend = backends[door.NAME]()
+        assert stamp == door.NAME
+        made.append(backend)
+    return made
+
+
 def speculate(engine: Engine, drafts: int) -> None:
     """Let the server verify so many drafts at a time."""
     vars(engine.spec).update(
-        speculative_algorithm="EAGLE", speculative_eagle_topk=1, speculative_num_draft_tokens=drafts,
-        speculative_draft_attention_backend="flashinfer",
-    )  # fmt: skip
+        speculative_algorithm="EAGLE", speculative_eagle_topk=1, speculative_num_draft_tokens=drafts
+    )
 
 
 class Requests:
@@ -60,12 +81,14 @@ class Requests:
     Attributes
     ----------
     batch : ForwardBatch
-        ``seq_lens`` counts the token of a decode, and not the drafts of a verification.
+        ``seq_lens`` counts the token of a decode and those of an extension, and not the drafts of a verification.
     q, k, v : tensor
         Absorbed queries, and the latents of the new tokens, as SGLang's layers have them.
     """
 
-    def __init__(self, engine: Engine, runner: Any, lengths: list[int], drafted: int = 0, seed: int = 0) -> None:
+    def __init__(
+        self, engine: Engine, runner: Any, lengths: list[int], drafted: int = 0, seed: int = 0, mode: str | None = None
+    ) -> None:
         self.source, self.q_len = torch.Generator().manual_seed(seed), max(1, drafted)
         self.totals = [length + drafted for length in lengths]
         self.runner, page = runner, runner.page_size
@@ -87,14 +110,16 @@ class Requests:
         self.q = self.random(count, HEADS, RANK + ROPE).to(runner.dtype)
         self.k = self.random(count, 1, RANK + ROPE).to(runner.dtype)
         self.v = self.k[..., :RANK]
+        mode = mode or ("TARGET_VERIFY" if drafted else "DECODE")
+        counted = self.totals if mode == "DRAFT_EXTEND_V2" else lengths
         modes = engine.module("sglang.srt.model_executor.forward_batch_info").ForwardMode
         self.batch = engine.record(
             "ForwardBatch",
             batch_size=len(lengths),
-            forward_mode=modes.TARGET_VERIFY if drafted else modes.DECODE,
+            forward_mode=modes[mode],
             req_pool_indices=self.places.to(runner.device),
-            seq_lens=torch.tensor(lengths, device=runner.device),
-            seq_lens_cpu=torch.tensor(lengths),
+            seq_lens=torch.tensor(counted, device=runner.device),
+            seq_lens_cpu=torch.tensor(counted),
         )
         self.batch.out_cache_loc = torch.cat(fresh)
 
@@ -112,6 +137,49 @@ class Requests:
         return out.flatten(0, 1).flatten(1).to(self.runner.dtype)
 
 
+def chained(requests: Requests) -> list[Any]:
+    """The steps of requests that each draft one of their new tokens, one after the other."""
+    count, steps = len(requests.totals), requests.q_len
+    slots, made = requests.batch.out_cache_loc.view(count, steps), []
+    for step in range(steps):
+        q, k = (each.unflatten(0, (count, steps))[:, step].contiguous() for each in (requests.q, requests.k))
+        batch = SimpleNamespace(**vars(requests.batch))
+        batch.out_cache_loc = slots[:, step].clone()
+        made.append(SimpleNamespace(q=q, k=k, v=k[..., :RANK], batch=batch))
+    return made
+
+
+def ragged(engine: Engine, requests: Requests, counts: list[int]) -> Any:
+    """Requests that verify the first drafts only of what they have: so many of each."""
+
+    def layout(counts: list[int]) -> Any:
+        verify_lens = torch.tensor(counts, dtype=torch.int32, device=requests.runner.device)
+        bounds = torch.nn.functional.pad(verify_lens.cumsum(0, dtype=torch.int32), (1, 0))
+
+        def padded(*, padded_bs: int, cap: int | None) -> Any:
+            assert cap == requests.q_len
+            return layout(counts + [0] * (padded_bs - len(counts)))
+
+        given = {"bs": len(counts), "padded_to_bucket": padded, "verify_lens": verify_lens}
+        return engine.record("RaggedVerifyLayout", qo_indptr_device=bounds, **given)
+
+    rows = torch.cat([row * requests.q_len + torch.arange(count) for row, count in enumerate(counts)])
+    batch = SimpleNamespace(**vars(requests.batch), layout=layout(counts))
+    batch.out_cache_loc = batch.out_cache_loc[rows]
+    return SimpleNamespace(q=requests.q[rows], k=(k := requests.k[rows]), v=k[..., :RANK], batch=batch, rows=rows)
+
+
+def drafts_of(engine: Engine, runner: Any, lengths: list[int], seed: int = 0) -> tuple[Requests, torch.Tensor]:
+    """Requests of which tokens are drafted, and what each step should give: ``[steps, requests, ...]``."""
+    requests = Requests(engine, runner, lengths, DRAFTED - 1, seed, "DECODE")
+    return requests, requests.expected().unflatten(0, (len(lengths), DRAFTED - 1)).transpose(0, 1)
+
+
+def extension(engine: Engine, runner: Any, lengths: list[int], seed: int = 0) -> Requests:
+    """Requests whose draft model has yet to see their verified tokens."""
+    return Requests(engine, runner, lengths, DRAFTED, seed, "DRAFT_EXTEND_V2")
+
+
 def layer_of(engine: Engine, **other: Any) -> Any:
     """An attention layer of SGLang's, absorbed."""
     given = {
@@ -121,9 +189,9 @@ def layer_of(engine: Engine, **other: Any) -> Any:
     return engine.record("RadixAttention", **given | other)
 
 
-def forward(engine: Engine, backend: Any, requests: Requests) -> torch.Tensor:
+def forward(engine: Engine, backend: Any, requests: Any) -> torch.Tensor:
     """One layer of a step, as the class at the bottom of SGLang's backends calls it."""
-    name = "forward_extend" if requests.batch.forward_mode.is_target_verify() else "forward_decode"
+    name = "forward_decode" if requests.batch.forward_mode.is_decode_or_idle() else "forward_extend"
     (call,) = [each for each in engine.names["calls"] if each["name"] == name]
     assert (call["positional"], call["keywords"]) == (5, ["save_kv_cache"])
     given = (requests.q, requests.k, requests.v, layer_of(engine), requests.batch)

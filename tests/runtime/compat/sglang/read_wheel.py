@@ -20,11 +20,13 @@ from tests.runtime.compat.read_vllm import called, members, module, parameters
 ATTENTION = "sglang/srt/layers/attention/"
 RUNNERS = "sglang/srt/model_executor/runner/"
 OVERRIDES = "sglang/srt/arg_groups/overrides.py"
+SPECULATIVE = "sglang/srt/speculative/"
+DRAFTS = f"{SPECULATIVE}draft_utils.py"
 CHOICES = "sglang/srt/arg_groups/choices.py"
 CLASSES = {
     f"{ATTENTION}base_attn_backend.py": ("AttentionBackend",),
     f"{ATTENTION}flashinfer_mla_backend.py": ("FlashInferMLAAttnBackend",),
-    f"{ATTENTION}flashmla_backend.py": ("FlashMLABackend",),
+    f"{ATTENTION}flashmla_backend.py": ("FlashMLABackend", "FlashMLAMultiStepDraftBackend"),
     "sglang/srt/mem_cache/memory_pool.py": ("KVWriteLoc",),
     "sglang/srt/models/deepseek_common/attention_backend_handler.py": ("AttentionBackendRegistry",),
     "sglang/srt/model_executor/forward_batch_info.py": ("ForwardMode",),
@@ -35,12 +37,13 @@ FUNCTIONS = {
     OVERRIDES: ("_page_size_default", "run_post_process_pass"),
     "sglang/srt/configs/model_config.py": ("is_deepseek_dsa",),
     "sglang/srt/runtime_context.py": ("get_exec", "get_parallel", "get_spec"),
+    f"{SPECULATIVE}ragged_verify.py": ("resolve_ragged_verify_layout",),
     "sglang/srt/plugins/__init__.py": ("load_plugins",),
 }
 LOOKED_FOR = {
     ("sglang/srt/model_executor/model_runner.py", "ModelRunner"): (
-        "device", "dtype", "gpu_id", "kv_cache_dtype", "kv_index_translator", "model_config", "page_size",
-        "req_to_token_pool", "token_to_kv_pool", "use_mla_backend",
+        "device", "dtype", "gpu_id", "is_draft_worker", "kv_cache_dtype", "kv_index_translator", "model_config",
+        "page_size", "prefill_attention_backend_str", "req_to_token_pool", "token_to_kv_pool", "use_mla_backend",
     ),
     ("sglang/srt/model_executor/forward_batch_info.py", "ForwardBatch"): (
         "batch_size", "forward_mode", "req_pool_indices", "seq_lens", "seq_lens_cpu",
@@ -54,15 +57,21 @@ LOOKED_FOR = {
     (f"{ATTENTION}flashinfer_mla_backend.py", "FlashInferMLAAttnBackend"): (
         "forward_metadata", "page_size", "token_to_kv_pool",
     ),
+    (DRAFTS, "DraftBackendFactory"): (
+        "_create_backend", "draft_model_runner", "speculative_num_steps", "topk",
+    ),
+    (f"{SPECULATIVE}ragged_verify.py", "RaggedVerifyLayout"): (
+        "bs", "padded_to_bucket", "qo_indptr_device", "verify_lens",
+    ),
     ("sglang/srt/mem_cache/kv_index_translator.py", "KVIndexTranslator"): ("reads_are_translated",),
     ("sglang/srt/mem_cache/memory_pool.py", "ReqToTokenPool"): ("req_to_token",),
     ("sglang/srt/mem_cache/memory_pool.py", "MLATokenToKVPool"): ("get_key_buffer", "set_kv_buffer"),
 }  # fmt: skip
-"""What our code reads of SGLang's objects: attributes, and of pools methods."""
+"""What our code reads of SGLang's objects: attributes, and methods that it calls or changes."""
 FIELDS = {
     "sglang/srt/arg_groups/fields/spec.py": (
-        "speculative_algorithm", "speculative_draft_attention_backend", "speculative_eagle_topk",
-        "speculative_num_draft_tokens",
+        "enable_multi_layer_eagle", "speculative_algorithm", "speculative_draft_attention_backend",
+        "speculative_eagle_topk", "speculative_num_draft_tokens",
     ),
     "sglang/srt/arg_groups/fields/exec_.py": (
         "attention_backend", "decode_attention_backend", "enable_deterministic_inference",
@@ -70,9 +79,18 @@ FIELDS = {
     "sglang/srt/arg_groups/fields/schedule.py": ("page_size",),
     "sglang/srt/arg_groups/fields/model.py": ("kv_cache_dtype",),
 }  # fmt: skip
+GRAPHS = (
+    "get_cuda_graph_seq_len_fill_value", "init_cuda_graph_state", "init_forward_metadata_in_graph",
+    "init_forward_metadata_out_graph",
+)  # fmt: skip
 CALLS = {
     f"{ATTENTION}base_attn_backend.py": ("forward_decode", "forward_extend", "init_forward_metadata_out_graph"),
     f"{RUNNERS}decode_cuda_graph_runner.py": ("init_forward_metadata_out_graph", "init_cuda_graph_state"),
+    f"{SPECULATIVE}eagle_worker_v2.py": ("init_forward_metadata",),
+    f"{SPECULATIVE}eagle_worker_common.py": ("init_forward_metadata",),
+    f"{SPECULATIVE}eagle_draft_cuda_graph_runner.py": GRAPHS,
+    f"{SPECULATIVE}eagle_draft_extend_cuda_graph_runner.py": GRAPHS,
+    DRAFTS: ("_create_backend",),
     OVERRIDES: ("fn",),
 }
 

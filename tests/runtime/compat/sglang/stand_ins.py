@@ -19,8 +19,8 @@ import torch
 
 READ = Path(__file__).parent
 RELEASES = {path.stem: json.loads(path.read_text()) for path in sorted(READ.glob("*.json"))}
-OURS = "mla_kernels.compat._sglang.backend"
-"""Our module that imports SGLang: it is imported anew beside each release."""
+OURS, DRAFTS, DECODING = (f"mla_kernels.compat._sglang.{name}" for name in ("backend", "drafts", "decoding"))
+"""Our modules that import SGLang: they are imported anew beside each release."""
 
 
 class Engine:
@@ -64,6 +64,10 @@ class Engine:
         held = vars(self.module("sglang.srt.arg_groups.choices"))
         return {name: list(value) for name, value in held.items() if isinstance(value, list)}
 
+    def hooked(self, target: str, when: str) -> list[Any]:
+        """The functions that are registered to change one of SGLang's."""
+        return [hook for name, hook, at in self.hooks if (name, at) == (target, when)]
+
     def record(self, name: str, **values: Any) -> Any:
         """An object with exactly the attributes that were found of a class."""
         assert values.keys() == self.names["read"][name]["names"].keys(), name
@@ -87,9 +91,11 @@ def installed(monkeypatch: pytest.MonkeyPatch, release: str) -> Iterator[Engine]
         if parent:
             setattr(engine.modules[parent], child, module)
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, OURS, raising=False)
+    for name in (OURS, DRAFTS, DECODING):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield engine
-    sys.modules.pop(OURS, None)
+    for name in (OURS, DRAFTS, DECODING):
+        sys.modules.pop(name, None)
 
 
 def signed(parameters: list[str], body: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,6 +126,7 @@ def _functions(engine: Engine) -> None:
         "is_deepseek_dsa": lambda config: hasattr(config, "index_topk"),
         "get_spec": lambda: engine.spec,
         "get_parallel": lambda: engine.parallel,
+        "resolve_ragged_verify_layout": lambda forward_batch: getattr(forward_batch, "layout", None),
         "get_exec": lambda: SimpleNamespace(deterministic=engine.deterministic),
     }
     for name, body in bodies.items():
@@ -158,6 +165,7 @@ def _classes(engine: Engine) -> None:
     put("KVWriteLoc", type("KVWriteLoc", (), {"for_batch": loc}))
     base = dict.fromkeys(described["AttentionBackend"]["attributes"])
     base |= {name: signed(names, lambda **_: None) for name, names in described["AttentionBackend"]["methods"].items()}
+    put("AttentionBackend", type("AttentionBackend", (), base))
     put("FlashInferMLAAttnBackend", type("FlashInferMLAAttnBackend", (), base | _beneath(engine, method)))
     put("ForwardMode", _modes(described["ForwardMode"]))
 
@@ -184,11 +192,12 @@ def _beneath(engine: Engine, method: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _modes(described: dict[str, Any]) -> Any:
-    """SGLang's modes of a batch, with the two questions that our code asks."""
+    """SGLang's modes of a batch, with the questions that our code asks."""
     modes = enum.Enum("ForwardMode", described["attributes"])
-    assert {"is_decode_or_idle", "is_target_verify"} <= described["methods"].keys()
+    assert {"is_decode_or_idle", "is_target_verify", "is_draft_extend_v2"} <= described["methods"].keys()
     modes.is_decode_or_idle = lambda self: self.name in {"DECODE", "IDLE"}  # type: ignore[attr-defined]
     modes.is_target_verify = lambda self: self.name == "TARGET_VERIFY"  # type: ignore[attr-defined]
+    modes.is_draft_extend_v2 = lambda self: self.name == "DRAFT_EXTEND_V2"  # type: ignore[attr-defined]
     return modes
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.runtime.compat.sglang.problems import (
     CONTEXT,
@@ -26,6 +25,7 @@ from tests.runtime.compat.sglang.problems import (
     speculate,
 )
 from tests.runtime.compat.sglang.stand_ins import OURS, RELEASES, Engine, installed
+from tests.runtime.compat.sglang.watches import Recorded, Waits
 from tests.runtime.compat.stand_ins import shape_of
 
 
@@ -89,24 +89,6 @@ def test_steps_of_other_sizes_follow_each_other(sglang):
         close(forward(sglang, backend, requests), requests.expected())
 
 
-class Recorded:
-    """Launches of a kernel, which can be made again on what their tensors then hold, as a CUDA graph does."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, kernel: Any) -> None:
-        self.calls: list[Callable[[], Any]] = []
-        launch = type(kernel).__call__
-
-        def watched(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-            self.calls.append(lambda: launch(kernel, *args, **kwargs))
-            return launch(kernel, *args, **kwargs)
-
-        monkeypatch.setattr(type(kernel), "__call__", watched)
-
-    def replay(self, number: int) -> torch.Tensor:
-        out: torch.Tensor = self.calls[number]()[0]
-        return out.flatten(0, 1).flatten(1)
-
-
 @pytest.mark.parametrize("drafts", [0, 3])
 def test_a_graph_is_replayed_with_other_requests(sglang, monkeypatch, drafts):
     """Between capture and replay come a graph of another size, and a larger step without one."""
@@ -152,33 +134,19 @@ def test_graphs_keep_their_buffers(sglang):
     assert addresses([5, 5])[:2] == first[:2]
 
 
-class Asked(TorchDispatchMode):
-    """Notes each operation by which the host waits for a tensor's content."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name
-        if name in {"aten::_local_scalar_dense", "aten::_to_copy", "aten::nonzero", "aten::equal"}:
-            self.waits.append(name)
-        return func(*args, **(kwargs or {}))
-
-
 def test_a_step_is_prepared_without_waiting_for_the_device(sglang):
     runner = runner_of(sglang)
     backend, requests = backend_of(runner), Requests(sglang, runner, [37, 200])
     backend.init_cuda_graph_state(2, 2)
     assert backend.needs_cpu_seq_lens is False
     requests.batch.seq_lens_cpu = None
-    with Asked() as asked:
+    with Waits() as waits:
         backend.init_forward_metadata(requests.batch)
         backend.init_forward_metadata_out_graph(requests.batch)
-    assert asked.waits == []
-    with Asked() as control:
+    assert waits.names == []
+    with Waits() as control:
         requests.batch.seq_lens.max().item()
-    assert control.waits
+    assert control.names
 
 
 def test_nothing_is_copied_in_a_layer(sglang, monkeypatch):
@@ -197,8 +165,9 @@ def test_nothing_is_copied_in_a_layer(sglang, monkeypatch):
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_deterministic_inference_plans_each_request_by_itself(sglang, asked):
+    """Another backend prefills then, which ``--prefill-attention-backend`` or ``--attention-backend`` names."""
     sglang.deterministic.enable_deterministic_inference = asked
-    runner = runner_of(sglang)
+    runner = runner_of(sglang, prefill_attention_backend_str="fa3")
     backend = backend_of(runner)
     backend.init_forward_metadata(Requests(sglang, runner, [37, 200]).batch)
     assert backend.forward_metadata.plan.batch_invariant is asked
@@ -246,31 +215,42 @@ def test_heads_are_those_of_a_rank(sglang):
     close(forward(sglang, backend, requests), requests.expected())
 
 
+def check_overridden(mine: type, theirs: list[Any]) -> list[str]:
+    """What a class overrides: required parameters are the last one's, and what may be left out, one of them has too."""
+    overridden = []
+    for owner in (each for each in mine.__mro__ if each.__module__.startswith("mla_kernels.")):
+        for name, member in vars(owner).items():
+            found = [each["methods"][name] for each in theirs if name in each["methods"]]
+            if callable(member) and found:
+                ours = [each for each in shape_of(member) if owner is not mine or each != "prefill="]
+                assert [each for each in ours if each[-1] != "="] == [each for each in found[-1] if each[-1] != "="], (
+                    name
+                )
+                assert set(ours) <= {each for names in found for each in names}, name
+                overridden.append(name)
+            elif not callable(member) and not name.startswith("_"):
+                assert any(name in each["attributes"] for each in theirs), name
+    return sorted(overridden)
+
+
 def test_what_is_overridden_is_what_sglang_has(sglang):
-    """Required parameters are those of the class at the bottom; what may be left out, a class of SGLang's has too."""
     described = [
         sglang.names["classes"][name] for name in ("FlashMLABackend", "FlashInferMLAAttnBackend", "AttentionBackend")
     ]
     mine = importlib.import_module(OURS).MlaKernelsBackend
-    assert described[0]["bases"] == [mine.__base__.__name__]
-    overridden = 0
-    for name, member in vars(mine).items():
-        theirs = [each["methods"][name] for each in described if name in each["methods"]]
-        if callable(member) and theirs:
-            ours = shape_of(member)
-            assert [each for each in ours if each[-1] != "="] == [each for each in theirs[-1] if each[-1] != "="], name
-            assert set(ours) <= {each for names in theirs for each in names}, name
-            overridden += 1
-        elif not callable(member) and not name.startswith("_"):
-            assert any(name in each["attributes"] for each in described), name
-    assert overridden == 7
+    assert described[0]["bases"] == [mine.__bases__[-1].__name__]
+    assert check_overridden(mine, described) == [
+        "__init__", "forward_decode", "forward_extend", "get_cuda_graph_seq_len_fill_value", "init_cuda_graph_state",
+        "init_forward_metadata", "init_forward_metadata_out_graph",
+    ]  # fmt: skip
 
 
 def test_sglang_calls_what_there_is(sglang):
     backend = backend_of(runner_of(sglang))
     calls = [call for call in sglang.names["calls"] if hasattr(backend, call["name"])]
     assert {call["name"] for call in calls} == {
-        "forward_decode", "forward_extend", "init_cuda_graph_state", "init_forward_metadata_out_graph",
+        "forward_decode", "forward_extend", "get_cuda_graph_seq_len_fill_value", "init_cuda_graph_state",
+        "init_forward_metadata", "init_forward_metadata_in_graph", "init_forward_metadata_out_graph",
     }  # fmt: skip
     for call in calls:
         given = inspect.signature(getattr(backend, call["name"]))

@@ -14,7 +14,7 @@ from mla_kernels.compat import sglang_plugin as door
 
 from tests.runtime.compat.sglang.read_wheel import FIELDS, LOOKED_FOR
 from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
-from tests.runtime.compat.stand_ins import gpus_installed
+from tests.runtime.compat.stand_ins import gpus_installed, shape_of
 
 GROUP = "sglang.srt.plugins"
 
@@ -68,7 +68,10 @@ def test_the_name_can_be_chosen(sglang):
     door.plugin()
     after = sglang.choices()
     added = {name: [each for each in after[name] if each not in before[name]] for name in after}
-    taken = ("ATTENTION_BACKEND_CHOICES", "CHUNKED_PREFIX_CACHE_SUPPORTED_ATTENTION_BACKENDS")
+    taken = (
+        "ATTENTION_BACKEND_CHOICES", "CHUNKED_PREFIX_CACHE_SUPPORTED_ATTENTION_BACKENDS",
+        "DETERMINISTIC_ATTENTION_BACKEND_CHOICES", "RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND",
+    )  # fmt: skip
     assert added == {name: [door.NAME] if name in taken else [] for name in before}
     assert all(after[name][: len(before[name])] == before[name] for name in before)
     for argument in ("attention_backend", "decode_attention_backend"):
@@ -103,9 +106,8 @@ def test_models_prefill_as_with_flashmla(sglang, monkeypatch):
 def hooked(sglang: Engine, view: SimpleNamespace) -> dict[str, object]:
     """The page size that SGLang resolves, with the hooks that are registered."""
     resolved: dict[str, object] = sglang.module("sglang.srt.arg_groups.overrides")._page_size_default(view)
-    for target, hook, when in sglang.hooks:
-        read = sglang.names["functions"]["_page_size_default"]
-        assert (target, when) == (f"{read['module']}._page_size_default", "AFTER")
+    target = f"{sglang.names['functions']['_page_size_default']['module']}._page_size_default"
+    for hook in sglang.hooked(target, "AFTER"):
         changed = hook(resolved, view)
         resolved = resolved if changed is None else changed
     return resolved
@@ -115,7 +117,6 @@ def hooked(sglang: Engine, view: SimpleNamespace) -> dict[str, object]:
 def test_an_idle_plugin_changes_no_page_size(sglang, view):
     wanted = hooked(sglang, chosen(**view))
     door.plugin()
-    assert len(sglang.hooks) == 1
     assert hooked(sglang, chosen(**view)) == wanted
 
 
@@ -128,6 +129,24 @@ def test_a_page_size_that_nobody_names_is_that_of_the_preferred_kernel(sglang, m
     assert hooked(sglang, chosen(**{argument: door.NAME, "page_size": 32})) == {}
     monkeypatch.setattr("mla_kernels.compat._capabilities.gpu_archs", lambda: ("sm90a",))
     assert hooked(sglang, chosen(**{argument: door.NAME})) == {"page_size": 64}
+
+
+def test_backends_of_drafts_are_added_to_those_of_sglang(sglang):
+    """Nothing is made before SGLang asks for our name, and what it gives is left as it is."""
+    door.plugin()
+    read = sglang.names["read"]["DraftBackendFactory"]
+    (hook,) = sglang.hooked(f"{read['module']}.DraftBackendFactory._create_backend", "BEFORE")
+    ours, theirs = shape_of(hook), read["names"]["_create_backend"]
+    assert (ours[0], ours[1:]) == ("factory", theirs[1:])
+    calls = [call for call in sglang.names["calls"] if call["name"] == "_create_backend"]
+    assert sorted(call["keywords"] for call in calls) == [[], ["stamps_children"]]
+    for call in calls:
+        backends = {"flashmla": "theirs"}
+        keywords = dict.fromkeys(call["keywords"], True)
+        assert hook("a factory", *range(1), backends, "an error", **keywords) is None
+        assert backends["flashmla"] == "theirs"
+        assert backends.keys() == {"flashmla", door.NAME}
+    assert door.NAME not in sglang.handlers
 
 
 @pytest.mark.parametrize("release", ["0.5.22", "0.5.24", "0.5.230", "0.5.23rc1", "1.0.0", "dev"])

@@ -11,7 +11,7 @@ import torch
 from mla_kernels.compat._sglang import serving
 from mla_kernels.errors import DeviceError, UnsupportedError
 
-from tests.runtime.compat.sglang.problems import Requests, backend_of, layer_of, runner_of, speculate
+from tests.runtime.compat.sglang.problems import Requests, backend_of, drafted_by, layer_of, runner_of, speculate
 from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
 from tests.runtime.compat.stand_ins import gpus_installed
 
@@ -44,21 +44,26 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({"translated": True}, {}, "enable_unified_memory: got True; accepts False with 'mla_kernels', or 'flashmla'"),
     ({}, {"attn_dcp_size": 2}, "dcp_size: got 2; accepts 1 with 'mla_kernels', or 'flashmla'"),
-    ({}, {"speculative_algorithm": "NGRAM"}, "speculative_algorithm: got 'NGRAM'; accepts EAGLE, EAGLE3, NEXTN, STAND"),
+    ({}, {"speculative_algorithm": "NGRAM"}, "speculative_algorithm: got 'NGRAM'; accepts DSPARK, EAGLE, EAGLE3, NE"),
     (
         {},
         {"speculative_eagle_topk": 4},
-        "speculative_eagle_topk: got 4; accepts 1 with 'mla_kernels', which verifies one",
+        "speculative_eagle_topk: got 4; accepts 1 with 'mla_kernels', whose drafts are one chain",
+    ),
+    (
+        {"is_draft_worker": True, "use_mla_backend": False},
+        {"speculative_eagle_topk": 1},
+        "speculative_draft_attention_backend: got 'mla_kernels' for a model without a latent; accepts it for models ",
+    ),
+    (
+        {"is_draft_worker": True},
+        {"speculative_eagle_topk": 1, "enable_multi_layer_eagle": True},
+        "speculative_draft_attention_backend: got 'mla_kernels' with enable_multi_layer_eagle; accepts another backend",
     ),
     (
         {},
-        {"speculative_draft_attention_backend": None},
-        "speculative_draft_attention_backend: got None; accepts another backend, such as 'flashinfer': ",
-    ),
-    (
-        {},
-        {"speculative_draft_attention_backend": "mla_kernels"},
-        "speculative_draft_attention_backend: got 'mla_kernels'; accepts another backend, such as 'flashinfer': ",
+        {"enable_deterministic_inference": True},
+        "prefill_attention_backend: got 'mla_kernels' with enable_deterministic_inference; accepts another backend, ",
     ),
 ]
 
@@ -68,12 +73,30 @@ def test_what_no_kernel_serves_is_refused_at_start(sglang, of_runner, of_server,
     """Before the class beneath allocates anything."""
     if any(name.startswith("speculative") for name in of_server):
         speculate(sglang, 2)
-    for held in (sglang.parallel, sglang.spec):
+    for held in (sglang.parallel, sglang.spec, sglang.deterministic):
         vars(held).update({name: value for name, value in of_server.items() if hasattr(held, name)})
     with pytest.raises(UnsupportedError) as caught:
         backend_of(runner_of(sglang, **of_runner))
     assert str(caught.value).startswith(text)
     assert sglang.beneath == []
+
+
+def test_an_extension_of_drafts_is_refused_where_their_prefill_would_not_be_deterministic(sglang):
+    """What extends a draft model's cache prefills it as well, whatever prefills the model that is served."""
+    speculate(sglang, 2)
+    sglang.deterministic.enable_deterministic_inference = True
+    text = (
+        "^speculative_draft_attention_backend: got 'mla_kernels' with enable_deterministic_inference; accepts another"
+    )
+    with pytest.raises(UnsupportedError, match=text):
+        drafted_by(sglang, runner_of(sglang, is_draft_worker=True, prefill_attention_backend_str="fa3"), 3)
+    assert sglang.beneath == []
+
+
+def test_a_served_model_takes_the_drafts_of_a_model_of_several_layers(sglang):
+    speculate(sglang, 2)
+    sglang.spec.enable_multi_layer_eagle = True
+    backend_of(runner_of(sglang))
 
 
 @pytest.mark.parametrize(

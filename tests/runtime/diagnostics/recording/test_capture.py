@@ -246,6 +246,14 @@ def test_a_number_of_calls_that_is_none(tmp_path):
     assert "MLA_KERNELS_RECORD_CALLS: got 'all'; accepts a number of calls" in done.stderr
 
 
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    done = environment(tmp_path, MLA_KERNELS_RECORD=str(tmp_path / "file"))
+    assert done.returncode == 1
+    assert "MLA_KERNELS_RECORD: got " in done.stderr
+    assert "accepts a folder that exists or can be made: File exists" in done.stderr
+
+
 def test_a_file_says_what_ran_it(tmp_path):
     with record(tmp_path) as files:
         decode()

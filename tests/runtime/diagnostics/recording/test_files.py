@@ -119,6 +119,8 @@ def test_every_way_to_cut_a_file_off(file, capsys):
     assert capsys.readouterr().err.startswith("RecordError: ")
     assert main(["replay", str(file.with_name("absent"))]) == 1
     assert "cannot be read: No such file" in capsys.readouterr().err
+    assert main(["replay", str(file.parent)]) == 1
+    assert f"is a folder; give its files: {file.parent}/*.safetensors" in capsys.readouterr().err
 
 
 def restated(path, change):

@@ -219,6 +219,14 @@ def test_a_variant_that_is_not_installed_is_replaced(tmp_path, replayed):
     assert main(["replay", str(files[0])]) == 1
 
 
+def test_a_replay_is_not_recorded(tmp_path):
+    with record(tmp_path / "first") as files:
+        decode()
+    with record(tmp_path / "second") as others:
+        assert main(["replay", str(files[0])]) == 0
+    assert others == []
+
+
 def test_a_launch_that_failed_has_no_results(tmp_path, replayed):
     with record(tmp_path) as files:
         decode()

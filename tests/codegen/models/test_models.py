@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 
 import pytest
+from mla_kernels.models import Model
 from mla_kernels.models import models as packaged
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.registry import Registry, Value
@@ -17,7 +19,7 @@ from codegen.load import load
 from codegen.schema import MatrixError
 from codegen.validate import checked
 
-GENERATED = Path(__file__).parents[2] / "generated"
+GENERATED = Path(__file__).parents[3] / "generated"
 REGISTRIES = [Registry.parse(json.loads(path.read_text())) for path in sorted(GENERATED.glob("*/registry.json"))]
 FORMAT = re.compile(r"`(\w+)`(?: \(TP ([\d, ]+)\))?")
 ROW = '{ name = "A", organisation = "B", heads = 8, d_qk = 576, d_v = 512, formats = ["bf16"], source = "C"'
@@ -45,6 +47,16 @@ def serves(registry: Registry, config: dict[str, Value]) -> bool:
     return bool(Index(variant for variant in registry.variants if variant.op == config["op"]).matching(searched))
 
 
+def served_at_all(registry: Registry, model: Model, degree: int) -> dict[tuple[str, str], bool]:
+    """Of each op and format of a rank, whether a payload serves it at every ``q_len`` that the row states."""
+    found: dict[tuple[str, str], bool] = {}
+    for q_len in model.q_lens or (1,):
+        for config in model.configs(arch=registry.arch, tensor_parallel=degree, q_len=q_len):
+            key = str(config["op"]).removeprefix("sparse_"), str(config["kv_dtype"])
+            found[key] = found.get(key, True) and serves(registry, config)
+    return found
+
+
 def test_the_page_claims_what_the_registries_serve():
     said = claims()
     assert {name for name, _ in said} == {model.name for model in packaged()}
@@ -52,10 +64,10 @@ def test_the_page_claims_what_the_registries_serve():
     for model, registry, degree in product(packaged(), REGISTRIES, models.DEGREES):
         if model.heads % degree:
             continue
-        for config in model.configs(arch=registry.arch, tensor_parallel=degree):
-            claim = said[model.name, registry.arch].get((config["op"].removeprefix("sparse_"), config["kv_dtype"]))
+        for key, found in served_at_all(registry, model, degree).items():
+            claim = said[model.name, registry.arch].get(key)
             claimed = claim is not None and (not claim or str(degree) in claim.split(", "))
-            assert serves(registry, config) == claimed, (model.name, config)
+            assert found == claimed, (model.name, registry.arch, degree, key)
             served += claimed
     assert served > 100
 
@@ -76,11 +88,44 @@ def test_a_model_is_served_at_every_degree_or_its_row_says_why_not(registry):
     assert registry.arch != "cpu" or unserved == {"MiniCPM3-4B", "A.X-K2", "dots3-NOTE window layers"}
 
 
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.arch)
+def test_the_drafts_of_a_model_are_verified_wherever_it_is_decoded(registry):
+    """A format that is decoded token by token is decoded with drafts too, at each degree; or the row says why not."""
+    drafting = [model for model in packaged() if model.q_lens and max(model.q_lens) > 1]
+    assert len(drafting) > 5
+    for model, degree in product(drafting, models.DEGREES):
+        if model.heads % degree or model.reason(registry.arch):
+            continue
+        for q_len in model.q_lens:
+            plain = model.configs(arch=registry.arch, tensor_parallel=degree)
+            drafts = model.configs(arch=registry.arch, tensor_parallel=degree, q_len=q_len)
+            decodes = [both for both in zip(plain, drafts, strict=True) if both[1]["op"] != "sparse_prefill"]
+            assert all(config["q_len"] == q_len for _, config in decodes)
+            found = [serves(registry, config) for _, config in decodes]
+            assert found == [serves(registry, config) for config, _ in decodes], (model.name, degree, q_len)
+            assert any(found), (model.name, degree, q_len)
+
+
 def test_the_package_has_the_rows_of_the_matrix():
     rows = load().models.rows
-    assert [(row.name, row.heads, row.formats, row.topk, row.also, row.unserved) for row in rows] == [
-        (model.name, model.heads, model.formats, model.topk, model.also, model.unserved) for model in packaged()
-    ]
+    assert [asdict(row) for row in rows] == [asdict(model) for model in packaged()]
+
+
+def test_the_page_says_what_is_known_of_drafts_and_windows():
+    header, _, *rows = (
+        line.strip("| ").split(" | ")
+        for line in (GENERATED / "MODELS.md").read_text().partition("[end:served]")[0].splitlines()
+        if line.startswith("| ")
+    )
+    said = {cells[0].partition(" (also ")[0]: dict(zip(header, cells, strict=True)) for cells in rows}
+    assert {(each["Window"], each["q_len"]) for name, each in said.items() if name.startswith("DeepSeek-V4-")} == {
+        ("128", "2, 6"),
+        ("128", "2"),
+    }
+    assert (said["Kimi-K2"]["Window"], said["Kimi-K2"]["q_len"]) == ("-", "1")
+    assert {name for name, each in said.items() if each["q_len"] == "not stated"} == {
+        model.name for model in packaged() if not model.q_lens
+    }
 
 
 @pytest.mark.parametrize(
@@ -92,6 +137,24 @@ def test_the_package_has_the_rows_of_the_matrix():
         (ROW.replace("= 8", "= 0"), "models.toml:1: model.heads: got 0; accepts an integer from 1"),
         (ROW.replace("= 8", '= "8"'), "models.toml:1: model.heads: got '8'; accepts an integer from 1"),
         (ROW.replace('"C"', '""'), "models.toml:1: model.source: got ''; accepts words on one line"),
+        (f"{ROW}, window = 0", "models.toml:1: model.window: got 0; accepts an integer from 1"),
+        (f"{ROW}, topk = 8, window = 9", "models.toml:1: A: window 9 is more than topk 8, which counts"),
+        (
+            f"{ROW}, q_lens = []",
+            "models.toml:1: model.q_lens: got []; accepts a list of different numbers of query tok",
+        ),
+        (f"{ROW}, q_lens = [2, 2]", "models.toml:1: model.q_lens: got [2, 2]; accepts a list of different numbers"),
+        (f"{ROW}, q_lens = [0]", "models.toml:1: model.q_lens: got 0; accepts an integer from 1"),
+        (f"{ROW}, q_lens = 2", "models.toml:1: model.q_lens: got 2; accepts a list of different numbers"),
+        (
+            f'{ROW}, sources = {{ q_lens = "D" }}',
+            "models.toml:1: A: sources: got 'q_lens'; accepts fields of the row: ",
+        ),
+        (
+            f'{ROW}, sources = {{ name = "D" }}',
+            "models.toml:1: A: sources: got 'name'; accepts fields of the row: heads",
+        ),
+        (f"{ROW}, sources = {{}}", "models.toml:1: model.sources: got {}; accepts a table of fields"),
         (f"{ROW}, topk = -1", "models.toml:1: model.topk: got -1; accepts an integer from 0"),
         (f'{ROW}, also = ["a"]', "models.toml:1: A: a is a name of A"),
         (f"{ROW}, unserved = {{}}", "models.toml:1: model.unserved: got {}; accepts a table of archs"),

@@ -33,6 +33,11 @@ class Model:
         Where the row was read.
     topk : int
         Tokens that a query attends to; 0 where it attends to all.
+    window : int
+        Those of them that are the latest tokens; 0 where there is no sliding window.
+    q_lens : tuple[int, ...]
+        Query tokens of a decode step with the model's own draft heads, for each kind of heads: 1 + drafts. Empty where
+        no source says it.
     sink : bool
         Whether the softmax has a learned logit without a value.
     extra_format : str
@@ -41,6 +46,8 @@ class Model:
         Other models with the same attention.
     unserved : tuple[tuple[str, str], ...]
         Archs of which no kernel serves it at some degree, or ``EVERY``, and why.
+    sources : tuple[tuple[str, str], ...]
+        Fields that were read elsewhere, and where.
     """
 
     name: str
@@ -51,10 +58,18 @@ class Model:
     formats: tuple[str, ...]
     source: str
     topk: int = 0
+    window: int = 0
+    q_lens: tuple[int, ...] = ()
     sink: bool = False
     extra_format: str = ""
     also: tuple[str, ...] = ()
     unserved: tuple[tuple[str, str], ...] = ()
+    sources: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def caches(self) -> tuple[str, ...]:
+        """Every format in which one of its caches is stored."""
+        return (*self.formats, self.extra_format) if self.extra_format else self.formats
 
     @property
     def degrees(self) -> tuple[int, ...]:
@@ -83,12 +98,12 @@ def parse(text: str) -> Models:
 
 def _model(row: Mapping[str, Any]) -> Model:
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return Model(**fields | {"unserved": tuple(row.get("unserved", {}).items())})
+    return Model(**fields | {name: tuple(row.get(name, {}).items()) for name in ("unserved", "sources")})
 
 
 def problems(models: Models, formats: Iterable[str]) -> list[str]:
     """One line for each thing that is wrong with a row; ``formats`` are the names of ``formats.toml``."""
-    known, used = {*formats, *models.unread}, {name for model in models.rows for name in _formats(model)}
+    known, used = {*formats, *models.unread}, {name for model in models.rows for name in model.caches}
     found = [
         f"{models.where('unread', name)}: {name}: no model stores its cache so"
         for name in sorted(set(models.unread) - used)
@@ -97,14 +112,31 @@ def problems(models: Models, formats: Iterable[str]) -> list[str]:
         f"{models.where('model', number)}: {model.name}: format {name}; "
         f"accepts {', '.join(sorted(known))}, or a name that [unread] explains"
         for number, model in enumerate(models.rows)
-        for name in _formats(model)
+        for name in model.caches
         if name not in known
     ]
-    return found + list(_twins(models))
+    return [*found, *_windows(models), *_sources(models), *_twins(models)]
 
 
-def _formats(model: Model) -> tuple[str, ...]:
-    return (*model.formats, model.extra_format) if model.extra_format else model.formats
+def _windows(models: Models) -> Iterator[str]:
+    for number, model in enumerate(models.rows):
+        if model.window > model.topk:
+            yield (
+                f"{models.where('model', number)}: {model.name}: window {model.window} is more than topk {model.topk}, "
+                "which counts the tokens of the window too"
+            )
+
+
+def _sources(models: Models) -> Iterator[str]:
+    stated = tomllib.loads(models.text).get("model", [])
+    for number, (model, row) in enumerate(zip(models.rows, stated, strict=True)):
+        fields = [name for name in row if name not in ("name", "organisation", "source", "sources")]
+        for name, _ in model.sources:
+            if name not in fields:
+                yield (
+                    f"{models.where('model', number)}: {model.name}: sources: got {name!r}; "
+                    f"accepts fields of the row: {', '.join(fields)}"
+                )
 
 
 def _twins(models: Models) -> Iterator[str]:
