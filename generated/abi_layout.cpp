@@ -3,7 +3,7 @@
 
 #include "mla/abi.h"
 
-static_assert(sizeof(mla_decode_problem) == 320);
+static_assert(sizeof(mla_decode_problem) == 344);
 static_assert(offsetof(mla_decode_problem, op) == 0);
 static_assert(offsetof(mla_decode_problem, device) == 4);
 static_assert(offsetof(mla_decode_problem, q_latent) == 8);
@@ -32,22 +32,25 @@ static_assert(offsetof(mla_decode_problem, lse_stride_b) == 184);
 static_assert(offsetof(mla_decode_problem, lse_stride_h) == 192);
 static_assert(offsetof(mla_decode_problem, lse_stride_s) == 200);
 static_assert(offsetof(mla_decode_problem, cu_seqlens_q) == 208);
-static_assert(offsetof(mla_decode_problem, batch) == 216);
-static_assert(offsetof(mla_decode_problem, q_len) == 224);
-static_assert(offsetof(mla_decode_problem, num_heads) == 232);
-static_assert(offsetof(mla_decode_problem, num_pages) == 240);
-static_assert(offsetof(mla_decode_problem, page_size) == 248);
-static_assert(offsetof(mla_decode_problem, num_requests) == 256);
-static_assert(offsetof(mla_decode_problem, table_width) == 264);
-static_assert(offsetof(mla_decode_problem, num_bounds) == 272);
-static_assert(offsetof(mla_decode_problem, max_splits) == 280);
-static_assert(offsetof(mla_decode_problem, max_q_len) == 288);
-static_assert(offsetof(mla_decode_problem, softmax_scale) == 296);
-static_assert(offsetof(mla_decode_problem, q_scale) == 300);
-static_assert(offsetof(mla_decode_problem, kv_scale) == 304);
-static_assert(offsetof(mla_decode_problem, out_scale) == 308);
-static_assert(offsetof(mla_decode_problem, causal) == 312);
-static_assert(offsetof(mla_decode_problem, batch_invariant) == 316);
+static_assert(offsetof(mla_decode_problem, token_seq_lens) == 216);
+static_assert(offsetof(mla_decode_problem, token_seq_lens_stride_b) == 224);
+static_assert(offsetof(mla_decode_problem, token_seq_lens_stride_s) == 232);
+static_assert(offsetof(mla_decode_problem, batch) == 240);
+static_assert(offsetof(mla_decode_problem, q_len) == 248);
+static_assert(offsetof(mla_decode_problem, num_heads) == 256);
+static_assert(offsetof(mla_decode_problem, num_pages) == 264);
+static_assert(offsetof(mla_decode_problem, page_size) == 272);
+static_assert(offsetof(mla_decode_problem, num_requests) == 280);
+static_assert(offsetof(mla_decode_problem, table_width) == 288);
+static_assert(offsetof(mla_decode_problem, num_bounds) == 296);
+static_assert(offsetof(mla_decode_problem, max_splits) == 304);
+static_assert(offsetof(mla_decode_problem, max_q_len) == 312);
+static_assert(offsetof(mla_decode_problem, softmax_scale) == 320);
+static_assert(offsetof(mla_decode_problem, q_scale) == 324);
+static_assert(offsetof(mla_decode_problem, kv_scale) == 328);
+static_assert(offsetof(mla_decode_problem, out_scale) == 332);
+static_assert(offsetof(mla_decode_problem, causal) == 336);
+static_assert(offsetof(mla_decode_problem, batch_invariant) == 340);
 
 static_assert(sizeof(mla_sparse_decode_problem) == 464);
 static_assert(offsetof(mla_sparse_decode_problem, op) == 0);

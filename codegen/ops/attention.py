@@ -105,6 +105,16 @@ DECODE = Op(
             " ``cu_seqlens_q[r + 1]`` of ``q``, whose ``batch`` is then 1. It has ``num_requests + 1`` elements; tokens"
             " from the last one on belong to no request, and nothing is written for them.",
         ),
+        Tensor(
+            "token_seq_lens",
+            "int32",
+            ("batch", "q_len"),
+            ("b", "s"),
+            optional=True,
+            keyword=True,
+            doc="How many of its request's first keys each query token sees, 0 to ``seq_lens``; ``causal`` has no effect"
+            " then.",
+        ),
     ),
     (
         *SCALES,

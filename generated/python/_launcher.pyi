@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "859feb18ce410336"
+ABI_HASH: Final = "079ef52236fb0ad3"
 VERSION: Final[str]
 """The version of the core that the launcher is part of."""
 OPS: Final[dict[str, tuple[str, ...]]]
@@ -106,6 +106,7 @@ class DecodeLaunch(Protocol):
         out: Tensor,
         lse: Tensor | None,
         cu_seqlens_q: Tensor | None,
+        token_seq_lens: Tensor | None,
         softmax_scale: float,
         q_scale: float,
         kv_scale: float,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "859feb18ce410336"
+ABI_HASH = "079ef52236fb0ad3"
 STATUSES = (
     "ok",
     "dtype",

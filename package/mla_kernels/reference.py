@@ -28,6 +28,7 @@ def decode(
     kv_scale: float = 1.0,
     out_scale: float = 1.0,
     cu_seqlens_q: Tensor | None = None,
+    token_seq_lens: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor]:
     """Dense attention of each request's last ``q_len`` tokens over its cached keys.
@@ -51,6 +52,8 @@ def decode(
         Factor of the output.
     cu_seqlens_q : int32 [num_requests + 1], optional
         The tokens of each request, where ``q`` is one batch of all; without it, request ``b`` has those of batch ``b``.
+    token_seq_lens : int32 [batch, q_len], optional
+        How many of its request's first keys each token sees, in place of what ``causal`` says.
     dtype : torch.dtype
         What the function computes in.
 
@@ -72,6 +75,8 @@ def decode(
         b, begin, end = (r, 0, q_len) if bounds is None else (0, *bounds[r : r + 2])
         for s in range(begin, end):
             seen = max(length - (end - 1 - s), 0) if causal else length
+            if token_seq_lens is not None:
+                seen = int(token_seq_lens[b, s])
             out[b, s], _, lse[b, :, s] = _attend(queries[b, s], keys[:seen], d_v, softmax_scale)
     return out * out_scale, lse
 

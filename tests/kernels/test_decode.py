@@ -217,6 +217,41 @@ def test_layouts_of_ragged_queries(variant: Row, strided: bool, split_q: bool) -
     Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS, strided=strided, split_q=split_q).check()
 
 
+@pytest.mark.parametrize("q_lens", [(), Q_LENS])
+@pytest.mark.parametrize("num_heads", [1, 3, 16, 64, 128, 160])
+@pytest.mark.parametrize("max_splits", [0, 1, 5])
+def test_a_length_for_each_token(variant: Row, q_lens: tuple[int, ...], num_heads: int, max_splits: int) -> None:
+    Decode(
+        variant.name, lengths=RAGGED_LENGTHS, q_len=3, q_lens=q_lens, num_heads=num_heads, max_splits=max_splits,
+        per_token=True, seed=num_heads,
+    ).check()  # fmt: skip
+
+
+@pytest.mark.parametrize("strided", [True, False])
+def test_tokens_that_see_nothing(variant: Row, strided: bool) -> None:
+    problem = Decode(variant.name, lengths=(0, 5, 300), q_len=2, per_token=True, strided=strided, paged=False)
+    inputs = problem.tensors()
+    inputs["token_seq_lens"].fill_(0)
+    problem.compare(*problem.run(inputs), *problem.expected(inputs))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"token_seq_lens": torch.full((2, 3), 9).int()}, r"token_seq_lens\[1, 0\]: got 9; accepts 0 to 5, seq_lens\[1\]"),
+        ({"token_seq_lens": torch.full((2, 3), -1).int()}, r"token_seq_lens\[0, 0\]: got -1; accepts 0 to 20"),
+        ({"token_seq_lens": torch.zeros(2, 2).int()}, "token_seq_lens: got q_len = 2; accepts 3"),
+        ({"token_seq_lens": torch.zeros(2).int()}, "token_seq_lens: got "),
+        ({"token_seq_lens": torch.zeros(2, 3)}, "token_seq_lens: got float32; accepts int32"),
+    ],
+    ids=str,
+)
+def test_refusals_of_lengths_of_tokens(variant: Row, changes: dict[str, Any], message: str) -> None:
+    problem = Decode(variant.name, lengths=(20, 5), q_len=3, per_token=True)
+    with pytest.raises(InvalidArgumentError, match=message):
+        mla.decode(**{**problem.tensors(), **changes}, **problem.scalars())
+
+
 def test_equal_requests_give_what_a_batch_gives(variant: Row) -> None:
     """To the last bit, by a plan of the same shape."""
     ragged = Decode(variant.name, lengths=(140, 20, 700), q_lens=(2, 2, 2), spare=0, num_heads=9)

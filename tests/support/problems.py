@@ -127,6 +127,7 @@ class Decode:
     broadcast_q: int | None = None
     split_kv: bool = False
     uint8: bool = False
+    per_token: bool = False
     finite: bool = False
     spare: int = 3
     seed: int = 0
@@ -230,7 +231,19 @@ class Decode:
             "block_table": table.to(device) if self.paged else None,
             "seq_lens": torch.tensor(self.lengths, dtype=torch.int32, device=device),
             **({"cu_seqlens_q": self.bounds.to(device)} if self.q_lens else {}),
+            **({"token_seq_lens": self.token_seq_lens.to(device)} if self.per_token else {}),
         }
+
+    @property
+    def token_seq_lens(self) -> Tensor:
+        """How many keys each query token sees, in no order; tokens of no request have a wild number."""
+        source = generator(self.seed + 2)
+        counts = self.q_lens or (self.q_len,) * len(self.lengths)
+        seen = [torch.randint(n + 1, (count,), generator=source) for n, count in zip(self.lengths, counts, strict=True)]
+        batch, tokens = self.queries
+        spare = torch.full((batch * tokens - sum(counts),), memory.UNUSED_PAGE)
+        lengths = torch.cat([*seen, spare]).view(batch, tokens).int()
+        return memory.strided_copy(lengths) if self.strided else lengths
 
     @property
     def bounds(self) -> Tensor:

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "859feb18ce410336"
+#define MLA_ABI_HASH "079ef52236fb0ad3"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -64,6 +64,9 @@ typedef struct mla_decode_problem {
   int64_t lse_stride_h;
   int64_t lse_stride_s;
   void* cu_seqlens_q;
+  void* token_seq_lens;
+  int64_t token_seq_lens_stride_b;
+  int64_t token_seq_lens_stride_s;
   int64_t batch;
   int64_t q_len;
   int64_t num_heads;

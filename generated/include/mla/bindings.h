@@ -20,17 +20,18 @@ inline constexpr TensorBinding kDecodeTensors[] = {
     {"out", "out_dtype", 3, {0, 1, 2}, {true, true, true}, Row::value, 0, 144, -1, false, true},
     {"lse", "float32", 3, {0, 2, 1}, {true, true, true}, Row::none, 0, 176, -1, true, true},
     {"cu_seqlens_q", "int32", 1, {7, 0, 0}, {false, false, false}, Row::none, 0, 208, -1, true, false},
+    {"token_seq_lens", "int32", 2, {0, 1, 0}, {true, true, false}, Row::none, 0, 216, -1, true, false},
 };
 
 inline constexpr ScalarBinding kDecodeScalars[] = {
-    {"softmax_scale", Kind::float32, Check::finite, 296, 0},
-    {"q_scale", Kind::float32, Check::finite, 300, 1.0},
-    {"kv_scale", Kind::float32, Check::finite, 304, 1.0},
-    {"out_scale", Kind::float32, Check::finite, 308, 1.0},
-    {"causal", Kind::int32, Check::flag, 312, 1},
-    {"max_splits", Kind::int64, Check::count, 280, 0},
-    {"batch_invariant", Kind::int32, Check::flag, 316, 0},
-    {"max_q_len", Kind::int64, Check::count, 288, 0},
+    {"softmax_scale", Kind::float32, Check::finite, 320, 0},
+    {"q_scale", Kind::float32, Check::finite, 324, 1.0},
+    {"kv_scale", Kind::float32, Check::finite, 328, 1.0},
+    {"out_scale", Kind::float32, Check::finite, 332, 1.0},
+    {"causal", Kind::int32, Check::flag, 336, 1},
+    {"max_splits", Kind::int64, Check::count, 304, 0},
+    {"batch_invariant", Kind::int32, Check::flag, 340, 0},
+    {"max_q_len", Kind::int64, Check::count, 312, 0},
 };
 
 inline constexpr const char* kSparseDecodeDims[] = {"batch", "q_len", "num_heads", "num_pages", "page_size", "topk", "extra_num_pages", "extra_page_size", "extra_topk", };
@@ -131,7 +132,7 @@ inline constexpr ScalarBinding kToGlobalIndicesScalars[] = {
 };
 
 inline constexpr OpBinding kOps[] = {
-    {"decode", 320, 216, 8, kDecodeDims, 7, kDecodeTensors, 8, kDecodeScalars, 6, 5, 0},
+    {"decode", 344, 240, 8, kDecodeDims, 8, kDecodeTensors, 8, kDecodeScalars, 6, 5, 0},
     {"sparse_decode", 464, 368, 9, kSparseDecodeDims, 11, kSparseDecodeTensors, 5, kSparseDecodeScalars, -1, -1, -1},
     {"sparse_prefill", 328, 264, 6, kSparsePrefillDims, 11, kSparsePrefillTensors, 4, kSparsePrefillScalars, -1, -1, -1},
     {"merge_states", 168, 136, 4, kMergeStatesDims, 5, kMergeStatesTensors, 0, nullptr, -1, -1, -1},

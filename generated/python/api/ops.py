@@ -25,6 +25,7 @@ def decode(
     seq_lens: Tensor | None = None,
     *,
     cu_seqlens_q: Tensor | None = None,
+    token_seq_lens: Tensor | None = None,
     plan: Plan | None = None,
     softmax_scale: float,
     q_scale: float = 1.0,
@@ -60,6 +61,8 @@ def decode(
         For requests with different numbers of new tokens: request ``r`` has tokens ``cu_seqlens_q[r]`` to
         ``cu_seqlens_q[r + 1]`` of ``q``, whose ``batch`` is then 1. It has ``num_requests + 1`` elements; tokens from
         the last one on belong to no request, and nothing is written for them.
+    token_seq_lens : int32 [batch, q_len], optional
+        How many of its request's first keys each query token sees, 0 to ``seq_lens``; ``causal`` has no effect then.
     plan : Plan, optional
         From ``kernel.plan(seq_lens)``; made for this call unless given.
     softmax_scale : float
@@ -106,6 +109,7 @@ def decode(
             "block_table": block_table,
             "seq_lens": seq_lens,
             "cu_seqlens_q": cu_seqlens_q,
+            "token_seq_lens": token_seq_lens,
             "plan": plan,
             "softmax_scale": softmax_scale,
             "q_scale": q_scale,
@@ -135,6 +139,7 @@ def decode(
                 block_table,
                 seq_lens,
                 cu_seqlens_q=cu_seqlens_q,
+                token_seq_lens=token_seq_lens,
                 plan=plan,
                 softmax_scale=softmax_scale,
                 q_scale=q_scale,

@@ -48,6 +48,7 @@ SIGNATURES: dict[str, Signature] = {
             "Tensor? block_table, "
             "Tensor seq_lens, "
             "Tensor? cu_seqlens_q, "
+            "Tensor? token_seq_lens, "
             "Tensor? plan, "
             "str plan_variant, "
             "SymInt[] plan_shape, "
@@ -67,6 +68,7 @@ SIGNATURES: dict[str, Signature] = {
             "block_table",
             "seq_lens",
             "cu_seqlens_q",
+            "token_seq_lens",
             "plan",
             "softmax_scale",
             "q_scale",

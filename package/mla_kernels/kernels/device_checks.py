@@ -42,11 +42,24 @@ def _decode(problem: Problem) -> None:
     reason = "" if table is None else _of_pages(width, page_size)
     for b, length in enumerate(lengths):
         _within(f"seq_lens[{b}]", length, 0, width * page_size, reason)
+    if problem.get("token_seq_lens") is not None:
+        _token_lengths(problem, lengths)
     if table is None:
         return
     for b, (length, row) in enumerate(zip(lengths, _values(table), strict=True)):
         for i, page in enumerate(row[: -(-length // page_size)]):
             _below_count(f"block_table[{b}, {i}]", page, pages, "page, because kv_cache has none")
+
+
+def _token_lengths(problem: Problem, lengths: list[int]) -> None:
+    """Refuse tokens that see more keys than their request has; those of no request may say anything."""
+    stated = _values(problem["token_seq_lens"])
+    for r, length in enumerate(lengths):
+        b, begin, end = r, 0, len(stated[0])
+        if problem.get("cu_seqlens_q") is not None:
+            b, (begin, end) = 0, _values(problem["cu_seqlens_q"])[r : r + 2]
+        for s in range(begin, end):
+            _within(f"token_seq_lens[{b}, {s}]", stated[b][s], 0, length, f", seq_lens[{r}]")
 
 
 def _bounds(bounds: list[int], tokens: int, most: int) -> None:

@@ -24,6 +24,11 @@ const int32_t* query_bounds(const Problem& p) {
   return static_cast<const int32_t*>(p.cu_seqlens_q);
 }
 
+// How many keys each query token sees, where causal masking does not say it.
+const int32_t* token_seq_lens(const Problem& p, int64_t batch) {
+  return static_cast<const int32_t*>(p.token_seq_lens) + batch * p.token_seq_lens_stride_b;
+}
+
 // The query tokens of a request: those of its batch, or some of the one batch.
 struct QueryTokens {
   int64_t batch;
@@ -117,6 +122,21 @@ Status check_query_bounds(const Problem& p) {
   return {};
 }
 
+Status check_token_lengths(const Problem& p) {
+  if (p.token_seq_lens == nullptr) return {};
+  for (int64_t r = 0; r < requests_of(p); ++r) {
+    const QueryTokens query = query_tokens(p, r);
+    for (int64_t s = query.begin; s < query.begin + query.count; ++s) {
+      const int32_t length = token_seq_lens(p, query.batch)[s * p.token_seq_lens_stride_s];
+      if (length < 0 || length > seq_lens(p)[r]) {
+        return Status::error(MLA_RANGE, text("token_seq_lens[", query.batch, ", ", s, "]"),
+                             text(length), text("0 to ", seq_lens(p)[r], ", seq_lens[", r, "]"));
+      }
+    }
+  }
+  return {};
+}
+
 Status check_values(const Problem& p, const AttentionTypes& types) {
   MLA_TRY(check_all_queries(p));
   const int64_t rows = p.batch * p.q_len * p.num_heads;
@@ -129,6 +149,7 @@ Status check_values(const Problem& p, const AttentionTypes& types) {
                          {"kv_cache", p.kv_rope, types.kv.has_rope_view() ? tokens : 0}}));
   MLA_TRY(check_lengths(p, capacity(p)));
   MLA_TRY(check_query_bounds(p));
+  MLA_TRY(check_token_lengths(p));
   return p.block_table == nullptr ? Status() : check_pages(p);
 }
 
@@ -195,7 +216,10 @@ class Launch {
     const QueryTokens query = query_tokens(p_, entry.request);
     const int64_t all = query.count * p_.num_heads;
     const int64_t rows = std::clamp<int64_t>(all - first, 0, kMaxRows);
-    const int64_t visible = std::max<int64_t>(0, row_limit(entry, query, first + rows - 1));
+    int64_t visible = 0;
+    for (int64_t row = first; row < first + rows; ++row) {
+      visible = std::max(visible, row_limit(entry, query, row));
+    }
     const bool last = split == entry.splits - 1;
     return {entry,
             query,
@@ -206,9 +230,13 @@ class Launch {
             last ? visible : std::min<int64_t>(visible, (split + 1) * entry.chunk)};
   }
 
-  // Returns the tokens that a row sees, which ascend with the row.
+  // Returns the tokens that a row sees.
   int64_t row_limit(const PlanEntry& entry, const QueryTokens& query, int64_t row) const {
     const int64_t length = seq_lens(p_)[entry.request];
+    if (p_.token_seq_lens != nullptr) {
+      const int64_t s = query.begin + row / p_.num_heads;
+      return token_seq_lens(p_, query.batch)[s * p_.token_seq_lens_stride_s];
+    }
     return p_.causal != 0 ? length - query.count + 1 + row / p_.num_heads : length;
   }
 
@@ -256,7 +284,8 @@ class Launch {
     if (p_.block_table != nullptr) work.kv.page_table = table_row(p_, item.entry.request);
     work.begin = item.begin;
     work.end = item.end;
-    work.row_limit = limits[0] < item.end ? limits : nullptr;
+    const int64_t least = *std::min_element(limits, limits + item.rows);
+    work.row_limit = least < item.end ? limits : nullptr;
     work.scratch = scratch.isa;
     set_scales(scales(p_), work);
     isa_.attend(work);

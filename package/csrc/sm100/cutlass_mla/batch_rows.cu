@@ -35,13 +35,18 @@ struct RowOwner {
 };
 
 // Returns how many tokens or entries a row may attend to.
-__device__ int32_t row_limit(const RowOwner& owner, const RowSource& source, int64_t s) {
+__device__ int32_t row_limit(const RowOwner& owner, const RowSource& source, int64_t b, int64_t s) {
   if (owner.request < 0) return 0;
   int64_t tokens = source.capacity;
   if (source.lengths != nullptr) {
     const int64_t stated =
         source.lengths[owner.request * source.lengths_stride_b + s * source.lengths_stride_s];
     tokens = min(max(stated, int64_t{0}), source.capacity);
+  }
+  if (source.token_lengths != nullptr) {
+    const int64_t stated =
+        source.token_lengths[b * source.token_lengths_stride_b + s * source.token_lengths_stride_s];
+    return static_cast<int32_t>(min(max(stated, int64_t{0}), tokens));
   }
   if (source.causal) tokens = max(tokens - owner.newer, int64_t{0});
   return static_cast<int32_t>(tokens);
@@ -151,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   const RowOwner owner(shape, source, b, s);
-  int32_t tokens = row_limit(owner, source, s);
+  int32_t tokens = row_limit(owner, source, b, s);
   if (source.entries != nullptr) {
     const int32_t* entries = source.entries +
                              max(owner.request, int64_t{0}) * source.entries_stride_b +

@@ -31,6 +31,11 @@ struct RowSource {
   const int32_t* lengths;  // tokens of a request, or entries of a row; null for all
   int64_t lengths_stride_b;
   int64_t lengths_stride_s;
+  // How many of them a query token of a tensor [batch, query token] may attend to; null: as
+  // `causal` says.
+  const int32_t* token_lengths;
+  int64_t token_lengths_stride_b;
+  int64_t token_lengths_stride_s;
   // Where the query tokens of each request begin, [requests + 1], if requests have different
   // numbers of them; otherwise null, and the requests are those of the batch.
   const int32_t* query_bounds;

@@ -68,6 +68,9 @@ RowSource row_source(const Problem& p) {
   source.width = contiguous ? 0 : width;
   source.lengths = static_cast<const int32_t*>(p.seq_lens);
   source.lengths_stride_b = 1;
+  source.token_lengths = static_cast<const int32_t*>(p.token_seq_lens);
+  source.token_lengths_stride_b = p.token_seq_lens_stride_b;
+  source.token_lengths_stride_s = p.token_seq_lens_stride_s;
   source.query_bounds = is_ragged(p) ? static_cast<const int32_t*>(p.cu_seqlens_q) : nullptr;
   source.requests = static_cast<int32_t>(std::min(p.num_requests, kMaxInt));
   source.capacity = std::min(saturating_product({width, p.page_size}), kMaxInt - kTileTokens);

@@ -111,6 +111,8 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   params->plan_buffer = plan;
   params->lengths = static_cast<const int32_t*>(p.seq_lens);
   params->causal = p.causal;
+  params->token_lengths =
+      rows(p, p.token_seq_lens, p.token_seq_lens_stride_b, p.token_seq_lens_stride_s, 0);
   const int64_t width = is_contiguous(p) ? 1 : p.table_width;
   params->capacity = static_cast<int32_t>(std::min(
       p.num_pages == 0 ? 0 : saturating_product({width, p.page_size}), kMaxInt - kTileTokens * 2));

@@ -23,6 +23,7 @@ struct Params {
   const int32_t* lengths;
   int32_t capacity;  // the most tokens that a request can have
   int32_t causal;
+  RowView token_lengths;  // how many keys each query token sees; null: as `causal` says
   PagedKvView kv;
   RowView out;
   int32_t out_columns;
@@ -39,6 +40,11 @@ struct Params {
   MLA_HOST_DEVICE int32_t kv_length(int32_t request) const { return lengths[request]; }
   MLA_HOST_DEVICE QueryTokens query_tokens(int32_t request) const {
     return bounds.of(request, shape.q_len);
+  }
+  // How many of a request's `tokens` its query token sees that is the s-th of those from `first`.
+  MLA_HOST_DEVICE int32_t seen(int32_t first, int32_t s, int32_t tokens) const {
+    const int32_t stated = *token_lengths.at<const int32_t>(first, s, 0);
+    return stated < 0 ? 0 : stated < tokens ? stated : tokens;
   }
 };
 

@@ -43,6 +43,9 @@ class Softmax {
       sum_[i] = 0;
       if constexpr (Params::kIsSparse) max_logit_[i] = -INFINITY;
     }
+    if constexpr (!Params::kIsSparse) {
+      if (params_.token_lengths.data != nullptr) limit_by_tokens(work);
+    }
   }
 
   __device__ __forceinline__ void scale_logits(const QueryToFp16& query) {
@@ -165,6 +168,19 @@ class Softmax {
   // compiler keeps what follows from it in registers.
   __device__ __forceinline__ int request_row(int i) const {
     return accumulator_row(first_row_, read_thread_index() % kWarpgroup) + i * 8;
+  }
+
+  // Lets each row see as many tokens as the caller says for its query token.
+  __device__ __forceinline__ void limit_by_tokens(const WorkTile& work) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
+      const int row = request_row(i);
+      limit_[i] = row < query_rows(params_, work)
+                      ? params_.seen(work.query, params_.shape.token_of(row), work.tokens)
+                      : 0;
+    }
+    seen_by_all_ = min(limit_[0], limit_[1]);  // of this thread, which masks its own rows
+    static_assert(kThreadRows == 2);
   }
 
   __device__ __forceinline__ float logit_scale(int i) const {

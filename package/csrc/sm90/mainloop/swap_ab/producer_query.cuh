@@ -31,10 +31,7 @@ struct QueryProducer {
       const PipelineState<kStages> state(work_tiles.count() - 1);
       QueryFacts<kRows>& facts = shared.query_facts[work_tiles.count() % Shared::kFactStages];
       shared.query_empty[state.stage].wait(state.phase ^ 1);
-      if (warp == 0 && threadIdx.x % kWarp == 0) {
-        facts.rows = work.query_rows;
-        facts.hidden = params.causal ? params.shape.q_len - 1 - (work.visible - work.tokens) : 0;
-      }
+      if (warp == 0) tell(work, facts);
       if (work.first_block < work.end_block) load(work, shared.q[state.stage], facts.logit_scale);
       cutlass::arch::fence_view_async_shared();
       shared.query_full[state.stage].arrive();
@@ -42,6 +39,28 @@ struct QueryProducer {
   }
 
  private:
+  // A warp calls this.
+  __device__ __forceinline__ void tell(const WorkTile& work, QueryFacts<kRows>& facts) const {
+    static_assert(kRows <= kWarp);
+    const int row = threadIdx.x % kWarp;
+    const int limit = row < kRows ? this->limit(work, row) : work.tokens;
+    if (row < kRows) facts.limits[row] = limit;
+    const int least = __reduce_min_sync(~0u, limit);
+    if (row == 0) {
+      facts.least_limit = least;
+      facts.rows = work.query_rows;
+    }
+  }
+
+  // How many tokens of the request a row sees.
+  __device__ __forceinline__ int limit(const WorkTile& work, int row) const {
+    const int s = params.shape.token_of(row);
+    if (params.token_lengths.data != nullptr && row < work.query_rows) {
+      return params.seen(work.query, s, work.tokens);
+    }
+    return params.causal ? work.visible - (params.shape.q_len - 1) + s : work.tokens;
+  }
+
   // Copies all rows as they are first, then changes each in its place.
   __device__ __forceinline__ void load(const WorkTile& work, Chunks& q, float* scales) const {
 #pragma unroll 1

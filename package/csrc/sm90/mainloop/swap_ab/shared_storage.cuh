@@ -25,8 +25,9 @@ enum NamedBarrier : uint32_t { kAllConsumers = 1, kFirstConsumer = 2, kCombineBa
 template <int kRows>
 struct QueryFacts {
   float logit_scale[kRows];
-  int32_t rows;    // of the request
-  int32_t hidden;  // tokens of the request that its first query token does not see
+  int32_t limits[kRows];  // how many tokens of the request each row sees
+  int32_t least_limit;
+  int32_t rows;  // of the request
 };
 
 // `kRows` is the number of query rows at most.

@@ -31,7 +31,6 @@ class Softmax {
 
   // The facts are read anew for each tile, since there are no registers for them.
   __device__ __forceinline__ void start(const WorkTile& work, const QueryFacts<kRows>& facts) {
-    tokens_ = work.tokens;
     facts_ = &facts;
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
@@ -45,14 +44,12 @@ class Softmax {
 
   // Logits of tokens that do not exist, or that the row does not see, become -inf.
   __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first_token) const {
-    const int hidden = facts_->hidden;
-    if (present == ~uint64_t{0} && first_token + kTileTokens <= tokens_ - hidden) return;
+    if (present == ~uint64_t{0} && first_token + kTileTokens <= facts_->least_limit) return;
     const int own = threadIdx.x % kWarpgroup / kWarp * 16 + threadIdx.x % kWarp / 4;
 #pragma unroll
     for (int e = 0; e < kLogits; ++e) {
       const int token = own + e % 4 / 2 * 8;
-      const int ahead = params_.causal ? params_.shape.token_of(row(row_of(e))) : 0;
-      const int limit = tokens_ - hidden + ahead;
+      const int limit = facts_->limits[row(row_of(e))];
       if ((present >> token & 1) == 0 || first_token + token >= limit) logits(e) = -INFINITY;
     }
   }
@@ -140,7 +137,6 @@ class Softmax {
   Rows row_max_;
   Rows sum_;
   const QueryFacts<kRows>* facts_;
-  int tokens_;
 };
 
 }  // namespace mla::sm90::swap_ab
