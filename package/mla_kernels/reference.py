@@ -44,16 +44,11 @@ def decode(
         Factor of the logits.
     causal : bool
         Whether a token sees only the keys up to its own.
-    q_scale : float
-        Factor of the queries.
-    kv_scale : float
-        Factor of the elements of an e4m3 cache.
-    out_scale : float
-        Factor of the output.
+    q_scale, kv_scale, out_scale : float
+        Factors of the queries, of the elements of an e4m3 cache, and of the output.
     cu_seqlens_q : int32 [num_requests + 1], optional
         The tokens of each request, where ``q`` is one batch of all; without it, request ``b`` has those of batch ``b``.
-    token_seq_lens : int32 [batch, q_len], optional
-        How many of its request's first keys each token sees, in place of what ``causal`` says.
+    token_seq_lens : int32 [batch, q_len], optional, how many of its request's first keys each token sees
     dtype : torch.dtype
         What the function computes in.
 
@@ -74,8 +69,9 @@ def decode(
         keys = read_rows(kv_cache, slots_of(kv_cache, block_table, r, length), kv_scale, dtype)
         b, begin, end = (r, 0, q_len) if bounds is None else (0, *bounds[r : r + 2])
         for s in range(begin, end):
-            seen = max(length - (end - 1 - s), 0) if causal else length
-            if token_seq_lens is not None:
+            if token_seq_lens is None:
+                seen = max(length - (end - 1 - s), 0) if causal else length
+            else:
                 seen = int(token_seq_lens[b, s])
             out[b, s], _, lse[b, :, s] = _attend(queries[b, s], keys[:seen], d_v, softmax_scale)
     return out * out_scale, lse

@@ -50,6 +50,13 @@ def test_query_tokens_of_128_heads(variant: Row) -> None:
 
 
 @each(DENSE)
+@pytest.mark.parametrize("q_lens", [(), (1, 3, 0, 2, 70, 1)])
+def test_a_length_for_each_token(variant: Row, q_lens: tuple[int, ...]) -> None:
+    lengths = (100, 3, 50, 0, 700, 1)
+    problem(variant, lengths=lengths, q_len=4, q_lens=q_lens, num_heads=5, per_token=True).check()
+
+
+@each(DENSE)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("num_heads", [5, 127])
 def test_ragged_queries(variant: Row, num_heads: int, causal: bool) -> None:

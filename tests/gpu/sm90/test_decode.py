@@ -167,6 +167,29 @@ def test_long_requests_with_ragged_queries(variant: Row, q_len: int, num_heads: 
     Decode(variant.name, lengths=(20000, 9000, 5000, 64), q_lens=q_lens, num_heads=num_heads).check()
 
 
+@pytest.mark.parametrize("max_splits", [None, 1, 5])
+@pytest.mark.parametrize("ragged", [True, False])
+@each_with("q_len, num_heads", [(1, 16), (2, 3), (2, 16), (4, 1), (4, 16), (4, 100), (4, 256), (67, 3)])
+def test_a_length_for_each_token(
+    variant: Row, q_len: int, num_heads: int, ragged: bool, max_splits: int | None
+) -> None:
+    q_lens = tuple(min(n, q_len) for n in Q_LENS) if ragged else ()
+    Decode(
+        variant.name, lengths=RAGGED_LENGTHS, q_len=q_len, q_lens=q_lens, num_heads=num_heads, per_token=True,
+        max_splits=max_splits, strided=num_heads == 16, seed=q_len,
+    ).check()  # fmt: skip
+
+
+@each_with("q_len, num_heads", [(2, 8), (4, 128)])
+def test_wild_lengths_of_tokens(variant: Row, q_len: int, num_heads: int) -> None:
+    """They are clamped to what the request has."""
+    problem = Decode(variant.name, q_len=q_len, num_heads=num_heads, per_token=True)
+    inputs = problem.tensors()
+    inputs["token_seq_lens"][:, 0], inputs["token_seq_lens"][:, 1:] = -(2**31), 2**31 - 1
+    want = {**inputs, "token_seq_lens": inputs["token_seq_lens"].clamp(min=0).minimum(inputs["seq_lens"][:, None])}
+    problem.compare(*problem.run(inputs), *problem.expected(want))
+
+
 @pytest.mark.parametrize("strided", [True, False])
 @pytest.mark.parametrize("split_q", [True, False])
 @each_with("q_len, num_heads", [(1, 16), (4, 16), (4, 128)])
