@@ -34,7 +34,7 @@ class Scales:
     padded: int = 0
     """The bytes of a token's scales, where padding follows them."""
     interleave: int = 1
-    """So many neighbouring groups have their scales as far apart as possible: 4 of 32 groups are 0, 8, 16, 24, 1, ..."""
+    """How many neighbouring groups have scales as far apart as possible: 4 of 32 groups are 0, 8, 16, 24, 1, ..."""
 
 
 @dataclass(frozen=True, slots=True)

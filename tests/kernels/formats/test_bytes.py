@@ -235,7 +235,7 @@ def test_a_row_of_mxfp4(variant: Row) -> None:
 
 @pytest.mark.op("gather_kv", where=lambda row: row.kv_dtype == "nvfp4_ds_mla")
 def test_a_row_of_nvfp4(variant: Row) -> None:
-    """As vLLM 0.33 says: 512 e2m1, then 64 e4m3 without a scale, then 32 e4m3 scales, that of group g at 8 (g % 4) + g / 4."""
+    """As vLLM 0.33 says: 512 e2m1, 64 e4m3 without a scale, 32 e4m3 scales, that of group g at 8 (g % 4) + g // 4."""
     cache = torch.full((1, 3, 352), 0xFF, dtype=torch.uint8)
     cache[0, 1, :256] = 0x21  # 0.5 in even columns, and 1 in odd ones
     cache[0, 1, 256:320] = torch.arange(64, dtype=torch.uint8)
