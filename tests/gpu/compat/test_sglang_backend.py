@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -16,13 +14,6 @@ from tests.runtime.compat.sglang.problems import (
     runner_of,
     speculate,
 )
-from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
-
-
-@pytest.fixture(params=list(RELEASES))
-def sglang(monkeypatch, request) -> Iterator[Engine]:
-    """Install a package ``sglang`` of stand-ins of a release."""
-    yield from installed(monkeypatch, request.param)
 
 
 @pytest.mark.parametrize("page", [1, 64])

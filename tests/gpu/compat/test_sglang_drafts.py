@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -18,15 +16,14 @@ from tests.runtime.compat.sglang.problems import (
     runner_of,
     speculate,
 )
-from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
+from tests.runtime.compat.sglang.stand_ins import Engine
 
 
-@pytest.fixture(params=list(RELEASES))
-def sglang(monkeypatch, request) -> Iterator[Engine]:
-    """Install a package ``sglang`` of stand-ins of a release, which speculates."""
-    for engine in installed(monkeypatch, request.param):
-        speculate(engine, DRAFTED)
-        yield engine
+@pytest.fixture
+def sglang(sglang) -> Engine:
+    """Stand-ins of a release, which speculates."""
+    speculate(sglang, DRAFTED)
+    return sglang
 
 
 @pytest.mark.parametrize("page", [1, 64])

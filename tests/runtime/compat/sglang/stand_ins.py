@@ -98,6 +98,12 @@ def installed(monkeypatch: pytest.MonkeyPatch, release: str) -> Iterator[Engine]
         sys.modules.pop(name, None)
 
 
+@pytest.fixture(params=list(RELEASES))
+def sglang(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Install a package ``sglang`` of stand-ins of a release, and return what is registered with it."""
+    yield from installed(monkeypatch, request.param)
+
+
 def signed(parameters: list[str], body: Callable[..., Any]) -> Callable[..., Any]:
     """A function that takes the parameters of SGLang's, and hands them on by name."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,15 +23,9 @@ from tests.runtime.compat.sglang.problems import (
     runner_of,
     speculate,
 )
-from tests.runtime.compat.sglang.stand_ins import OURS, RELEASES, Engine, installed
+from tests.runtime.compat.sglang.stand_ins import OURS
 from tests.runtime.compat.sglang.watches import Recorded, Waits
 from tests.runtime.compat.stand_ins import shape_of
-
-
-@pytest.fixture(params=list(RELEASES))
-def sglang(monkeypatch, request) -> Iterator[Engine]:
-    """Install a package ``sglang`` of stand-ins of a release."""
-    yield from installed(monkeypatch, request.param)
 
 
 @pytest.mark.parametrize("page", [1, 16, 64, 128])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -24,17 +23,16 @@ from tests.runtime.compat.sglang.problems import (
     runner_of,
     speculate,
 )
-from tests.runtime.compat.sglang.stand_ins import DRAFTS, RELEASES, Engine, installed
+from tests.runtime.compat.sglang.stand_ins import DRAFTS, Engine
 from tests.runtime.compat.sglang.watches import Recorded, Waits
 from tests.runtime.compat.stand_ins import shape_of
 
 
-@pytest.fixture(params=list(RELEASES))
-def sglang(monkeypatch, request) -> Iterator[Engine]:
-    """Install a package ``sglang`` of stand-ins of a release, which speculates."""
-    for engine in installed(monkeypatch, request.param):
-        speculate(engine, DRAFTED)
-        yield engine
+@pytest.fixture
+def sglang(sglang) -> Engine:
+    """Stand-ins of a release, which speculates."""
+    speculate(sglang, DRAFTED)
+    return sglang
 
 
 @pytest.mark.parametrize("page", [1, 16, 64])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from types import SimpleNamespace
 
@@ -13,16 +12,10 @@ import pytest
 from mla_kernels.compat import sglang_plugin as door
 
 from tests.runtime.compat.sglang.read_wheel import FIELDS, LOOKED_FOR
-from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
+from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine
 from tests.runtime.compat.stand_ins import gpus_installed, shape_of
 
 GROUP = "sglang.srt.plugins"
-
-
-@pytest.fixture(params=list(RELEASES))
-def sglang(monkeypatch, request) -> Iterator[Engine]:
-    """Install a package ``sglang`` of stand-ins of a release, and return what is registered with it."""
-    yield from installed(monkeypatch, request.param)
 
 
 def chosen(**arguments: object) -> SimpleNamespace:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -17,19 +15,18 @@ from tests.runtime.compat.sglang.problems import (
     runner_of,
     speculate,
 )
-from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
+from tests.runtime.compat.sglang.stand_ins import Engine
 from tests.runtime.compat.sglang.watches import Recorded
 
 DRAFTS = 4
 
 
-@pytest.fixture(params=list(RELEASES))
-def sglang(monkeypatch, request) -> Iterator[Engine]:
-    """Install a package ``sglang`` of stand-ins of a release, whose drafts are DSPARK's."""
-    for engine in installed(monkeypatch, request.param):
-        speculate(engine, DRAFTS)
-        engine.spec.speculative_algorithm = "DSPARK"
-        yield engine
+@pytest.fixture
+def sglang(sglang) -> Engine:
+    """Stand-ins of a release, whose drafts are DSPARK's."""
+    speculate(sglang, DRAFTS)
+    sglang.spec.speculative_algorithm = "DSPARK"
+    return sglang
 
 
 @pytest.mark.parametrize("page", [1, 64])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,15 +11,7 @@ from mla_kernels.compat._sglang import serving
 from mla_kernels.errors import DeviceError, UnsupportedError
 
 from tests.runtime.compat.sglang.problems import Requests, backend_of, drafted_by, layer_of, runner_of, speculate
-from tests.runtime.compat.sglang.stand_ins import RELEASES, Engine, installed
 from tests.runtime.compat.stand_ins import gpus_installed
-
-
-@pytest.fixture(params=list(RELEASES))
-def sglang(monkeypatch, request) -> Iterator[Engine]:
-    """Install a package ``sglang`` of stand-ins of a release."""
-    yield from installed(monkeypatch, request.param)
-
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
