@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen.ops.common import BYTES, EXTRA_KV_DTYPE, FLOATS, KV_DTYPE, KV_SCALE, POOL, UNIT
+from codegen.ops.common import BYTES, COMPUTE_DTYPE, EXTRA_KV_DTYPE, FLOATS, KV_DTYPE, KV_SCALE, POOL, UNIT
 from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Ragged, Scalar, Tensor
 
 ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule", "d_qk", "d_v")
@@ -50,7 +50,7 @@ ATTN_SINK = Tensor(
 
 DECODE = Op(
     "decode",
-    ATTENTION,
+    (*ATTENTION, "compute_dtype"),
     (
         Tensor(
             "q",
@@ -144,6 +144,7 @@ DECODE = Op(
         ),
     ),
     selects=("q", "kv_cache", "out"),
+    options=(COMPUTE_DTYPE,),
     layout="block_table",
     ragged=Ragged("cu_seqlens_q", "max_q_len", "num_requests", "batch"),
     plans="seq_lens",

@@ -25,6 +25,7 @@ def _op(op: Op) -> dict[str, Any]:
     return {
         "name": op.name,
         "pascal": "".join(word.capitalize() for word in op.name.split("_")),
+        "options": [option.name for option in op.options],
         "planned": [scalar.name for scalar in op.scalars if scalar.planned],
         "unplanned": " and ".join(f"is_preset({s.name}, {_default(s)})" for s in op.scalars if s.planned),
         "planned_presets": ", ".join(_SWITCHED.get(s.name, _default(s)) for s in op.scalars if s.planned),
@@ -148,8 +149,8 @@ def _select(op: Op) -> str:
     """The expression that finds the kernel."""
     tensors = ", ".join(op.selects)
     if op.plans:
-        ragged = f", {op.ragged.most}" if op.ragged else ""
-        return f"selection.{op.name}_kernel({tensors}, {op.layout} is not None, plan{ragged})"
+        rest = [*([op.ragged.most] if op.ragged else []), *(option.name for option in op.options)]
+        return f"selection.{op.name}_kernel({', '.join([tensors, f'{op.layout} is not None', 'plan', *rest])})"
     by = [*(option.name for option in op.options), *(scalar.name for scalar in op.scalars if scalar.configured)]
     one = "," if len(op.selects) == 1 else ""
     return f"select({', '.join([f'selection.{op.name}', f'({tensors}{one})', *by])})"

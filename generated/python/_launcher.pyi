@@ -14,7 +14,7 @@ Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
-ABI_HASH: Final = "079ef52236fb0ad3"
+ABI_HASH: Final = "37a74483f1e08d68"
 VERSION: Final[str]
 """The version of the core that the launcher is part of."""
 OPS: Final[dict[str, tuple[str, ...]]]

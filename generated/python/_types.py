@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-ABI_HASH = "079ef52236fb0ad3"
+ABI_HASH = "37a74483f1e08d68"
 STATUSES = (
     "ok",
     "dtype",
@@ -29,6 +29,7 @@ FIELDS = (
     "d_qk",
     "d_v",
     "extra_kv_dtype",
+    "compute_dtype",
     "kv_layout",
     "page_size",
     "num_heads",
@@ -134,4 +135,9 @@ Schedule = Literal[
 ExtraKvDType = Literal[
     "same",
     "fp4_ds_v41",
+]
+
+ComputeDType = Literal[
+    "exact",
+    "e4m3",
 ]

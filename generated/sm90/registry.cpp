@@ -83,6 +83,8 @@ extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 512>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 320, 256>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 576, 512, mla::ComputeDType::e4m3>;
+extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 512, 512, mla::ComputeDType::e4m3>;
 extern template struct mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::swap_ab>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>;
 extern template struct mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>;
@@ -263,6 +265,10 @@ const Operation kOperations[] = {
         "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64_d512", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 320, 256>>(
         "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64_d320_v256", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 576, 512, mla::ComputeDType::e4m3>>(
+        "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64_mmae4m3", MLA_OP_DECODE),
+    mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::rows_m64, 512, 512, mla::ComputeDType::e4m3>>(
+        "sm90a_decode_qbf16_kve4m3_obf16_tma_rows_m64_d512_mmae4m3", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::swap_ab>>(
         "sm90a_decode_qfp16_kvfp16_ofp16_tma_swap_ab", MLA_OP_DECODE),
     mla::operation<mla::sm90::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::swap_ab>>(
@@ -318,7 +324,7 @@ const Operation kOperations[] = {
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 100;
+  *count = 102;
   return kOperations;
 }
 

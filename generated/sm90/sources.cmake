@@ -9,6 +9,8 @@ set(MLA_PAYLOAD_UNITS
   sm90/decode_qbf16_tma_rows_m64.cu
   sm90/decode_qbf16_tma_rows_m64_d320_v256.cu
   sm90/decode_qbf16_tma_rows_m64_d512.cu
+  sm90/decode_qbf16_tma_rows_m64_d512_mmae4m3.cu
+  sm90/decode_qbf16_tma_rows_m64_mmae4m3.cu
   sm90/decode_qbf16_tma_swap_ab.cu
   sm90/decode_qfp16_gather_rows_m64.cu
   sm90/decode_qfp16_gather_rows_m64_d320_v256.cu

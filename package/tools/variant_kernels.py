@@ -126,6 +126,7 @@ class VariantKernels:
             and self._enumerators("Load", arguments) in ([], [baked.get("load")])
             and self._enumerators("Schedule", arguments) in ([], [baked.get("schedule")])
             and self._enumerators("ExtraKv", arguments) in ([], [baked.get("extra_kv_dtype", "same")])
+            and (self._enumerators("ComputeDType", arguments) or ["exact"]) == [baked.get("compute_dtype", "exact")]
             and _widths(arguments) in ([], [(baked.get("d_qk"), baked.get("d_v"))])
         )
 

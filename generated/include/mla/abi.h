@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MLA_ABI_HASH "079ef52236fb0ad3"
+#define MLA_ABI_HASH "37a74483f1e08d68"
 #define MLA_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus

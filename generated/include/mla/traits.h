@@ -80,4 +80,14 @@ inline constexpr std::array kEveryExtraKv = {
     ExtraKv::fp4_ds_v41,
 };
 
+enum class ComputeDType : int32_t {
+  exact,
+  e4m3,
+};
+
+inline constexpr std::array kEveryComputeDType = {
+    ComputeDType::exact,
+    ComputeDType::e4m3,
+};
+
 }  // namespace mla

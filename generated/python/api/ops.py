@@ -27,6 +27,7 @@ def decode(
     cu_seqlens_q: Tensor | None = None,
     token_seq_lens: Tensor | None = None,
     plan: Plan | None = None,
+    compute_dtype: DTypeLike | None = None,
     softmax_scale: float,
     q_scale: float = 1.0,
     kv_scale: float = 1.0,
@@ -65,6 +66,9 @@ def decode(
         How many of its request's first keys each query token sees, 0 to ``seq_lens``. ``causal`` has no effect then.
     plan : Plan, optional
         From ``kernel.plan(seq_lens)``; made for this call unless given.
+    compute_dtype : str or dtype, optional
+        ``e4m3``, over an e4m3 cache, multiplies in e4m3, to which Q and P are rounded. By default, or with ``exact``,
+        neither is rounded to 8 bits.
     softmax_scale : float
         Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
     q_scale : float
@@ -111,6 +115,7 @@ def decode(
             "cu_seqlens_q": cu_seqlens_q,
             "token_seq_lens": token_seq_lens,
             "plan": plan,
+            "compute_dtype": compute_dtype,
             "softmax_scale": softmax_scale,
             "q_scale": q_scale,
             "kv_scale": kv_scale,
@@ -126,8 +131,8 @@ def decode(
             "check": check,
         }
         return torch_ops.call("decode", arguments)  # type: ignore[no-any-return]
-    planned = selection.planned_decode_kernel(out, block_table is not None, plan)
-    kernel = planned or selection.decode_kernel(q, kv_cache, out, block_table is not None, plan, max_q_len)
+    planned = selection.planned_decode_kernel(out, block_table is not None, plan, compute_dtype)
+    kernel = planned or selection.decode_kernel(q, kv_cache, out, block_table is not None, plan, max_q_len, compute_dtype)
     if plan is None and not (is_preset(max_splits, 0) and is_preset(batch_invariant, False) and is_preset(max_q_len, 0)):
         options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "max_q_len": max_q_len, "stream": stream}
         plan = plan_for(kernel, q, seq_lens, cu_seqlens_q, **options)
@@ -155,7 +160,7 @@ def decode(
         except ShapeError:  # the cache may have pages of another size
             if kernel is not planned:
                 raise
-            planned, kernel = None, selection.decode_kernel(q, kv_cache, out, block_table is not None, plan, max_q_len)
+            planned, kernel = None, selection.decode_kernel(q, kv_cache, out, block_table is not None, plan, max_q_len, compute_dtype)
 
 
 def sparse_decode(

@@ -52,6 +52,7 @@ SIGNATURES: dict[str, Signature] = {
             "Tensor? plan, "
             "str plan_variant, "
             "SymInt[] plan_shape, "
+            "str? compute_dtype, "
             "float softmax_scale, "
             "float q_scale, "
             "float kv_scale, "
@@ -70,6 +71,7 @@ SIGNATURES: dict[str, Signature] = {
             "cu_seqlens_q",
             "token_seq_lens",
             "plan",
+            "compute_dtype",
             "softmax_scale",
             "q_scale",
             "kv_scale",
@@ -81,6 +83,8 @@ SIGNATURES: dict[str, Signature] = {
         ),
         packed=("q", "kv_cache"),
         selects=("q", "kv_cache", "out"),
+        selects_by=("compute_dtype",),
+        selects_only=("compute_dtype",),
         layout="block_table",
         plans="seq_lens",
         ragged="max_q_len",

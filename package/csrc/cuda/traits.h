@@ -16,6 +16,7 @@ struct Traits {
   int d_qk = kHeadDim;
   int d_v = kLatent;
   ExtraKv extra_kv = ExtraKv::same;
+  ComputeDType compute = ComputeDType::exact;
 
   constexpr const CacheFormat& format() const { return *find_cache_format(kv, d_qk, d_v); }
   constexpr const CacheFormat& second_format() const {

@@ -8,6 +8,7 @@ from functools import partial
 from mla_kernels._types import (
     FIELDS,
     Arch,
+    ComputeDType,
     ExtraKvDType,
     InDType,
     KvDType,
@@ -45,6 +46,7 @@ def lookup(
     d_qk: int | None = None,
     d_v: int | None = None,
     extra_kv_dtype: ExtraKvDType | DTypeLike | None = None,
+    compute_dtype: ComputeDType | DTypeLike | None = None,
     kv_layout: KvLayout | None = None,
     page_size: int | None = None,
     num_heads: int | None = None,
@@ -82,6 +84,9 @@ def lookup(
         How many of these columns are the value; by default 512.
     extra_kv_dtype : str or dtype, optional
         Format of the second cache of a sparse decode; by default the same as the first one's.
+    compute_dtype : str or dtype, optional
+        ``e4m3`` for a dense decode that multiplies in e4m3, to which it rounds Q and P; by default ``exact``, which
+        rounds neither. No lookup finds a kernel of the other kind.
     kv_layout : str, optional
         ``paged``, where KV is reached through a block table, or ``contiguous``.
     page_size : int, optional
@@ -132,10 +137,11 @@ def lookup(
         or d_qk is not None
         or d_v is not None
         or extra_kv_dtype is not None
+        or compute_dtype is not None
         or topk is not None
         or head_dim is not None
     ):
-        key += (out_dtype, in_dtype, load, schedule, d_qk, d_v, extra_kv_dtype, topk, head_dim)
+        key += (out_dtype, in_dtype, load, schedule, d_qk, d_v, extra_kv_dtype, compute_dtype, topk, head_dim)
     try:
         return _cache[key]
     except Exception:  # a value without a hash, or whose comparison fails, is refused by the search

@@ -83,30 +83,41 @@ def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]
     return tuple(key)
 
 
-def planned_decode_kernel(out: Tensor | None, paged: bool, plan: Plan | None) -> Kernel | None:
+def planned_decode_kernel(
+    out: Tensor | None, paged: bool, plan: Plan | None, compute_dtype: DTypeLike | None = None
+) -> Kernel | None:
     """The kernel that ``decode_kernel`` chose last beside such a plan, without a look at the tensors.
 
     A plan names the variant, and the launch refuses what does not fit its traits and numbers: beside a plan and an
     ``out``, the layout and the page size tell the rest. The page size may be another now, which the launch refuses
     too; to read a shape off a torch tensor takes longer than the rest of the choice.
     """
-    if type(plan) is Plan and out is not None:
-        return _decodes.get((plan.shape, paged))
+    if type(plan) is Plan and out is not None and (compute_dtype is None or type(compute_dtype) is str):
+        return _decodes.get((plan.shape, paged, compute_dtype))
     return None
 
 
 def decode_kernel(  # noqa: PLR0917 (the tensors and numbers that the op selects by)
-    q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, plan: Plan | None = None, max_q_len: int = 0
+    q: Packed,
+    kv_cache: Packed,
+    out: Tensor | None,
+    paged: bool,
+    plan: Plan | None = None,
+    max_q_len: int = 0,
+    compute_dtype: DTypeLike | None = None,
 ) -> Kernel:
     """``select`` for the op that runs once a layer and step: unpacking a shape costs half of slicing it."""
-    kernel = _decode_kernel(q, kv_cache, out, paged, plan.max_q_len if type(plan) is Plan else max_q_len)
+    compute = None if compute_dtype is None else element_name(compute_dtype)
+    kernel = _decode_kernel(q, kv_cache, out, paged, plan.max_q_len if type(plan) is Plan else max_q_len, compute)
     if type(plan) is Plan and out is not None and plan.variant == kernel.variant.name:
-        _decodes.pop((plan.shape, paged), None)
-        remember(_decodes, (plan.shape, paged), kernel)
+        _decodes.pop((plan.shape, paged, compute), None)
+        remember(_decodes, (plan.shape, paged, compute), kernel)
     return kernel
 
 
-def _decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, max_q_len: int) -> Kernel:
+def _decode_kernel(  # noqa: PLR0917 (as above)
+    q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, max_q_len: int, compute: str | None
+) -> Kernel:
     latent, cache = first(q), first(kv_cache)
     packed = cache is kv_cache  # the latent of a pair is as wide as a row without a rope part
     try:
@@ -116,15 +127,23 @@ def _decode_kernel(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool,
         _, page_size, row = cache.shape
         written = None if out is None else out.dtype
         device = device_of("q", latent)  # CuPy's own devices have no hash
-        return _decodes[latent.dtype, cache.dtype, q_len, num_heads, page_size, row, packed, paged, written, device]
+        types = latent.dtype, cache.dtype, written, compute
+        return _decodes[types, q_len, num_heads, page_size, row, packed, paged, device]
     except Exception:  # what is no tensor may raise anything
         pass
-    kernel = _found(decode(q, kv_cache, out, paged, max_q_len), out)  # says what is wrong with what has no key
-    key = (latent.dtype, cache.dtype, q_len, num_heads, page_size, row, packed, paged, written, device)
-    return remember(_decodes, key, kernel)
+    config = decode(q, kv_cache, out, compute, paged, max_q_len)
+    kernel = _found(config, out)  # says what is wrong with what has no key
+    return remember(_decodes, (types, q_len, num_heads, page_size, row, packed, paged, device), kernel)
 
 
-def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, max_q_len: int = 0) -> Config:
+def decode(  # noqa: PLR0917 (the tensors and options that the op selects by)
+    q: Packed,
+    kv_cache: Packed,
+    out: Tensor | None,
+    compute_dtype: DTypeLike | None,
+    paged: bool,
+    max_q_len: int = 0,
+) -> Config:
     """The config of a dense decode; ``max_q_len`` is not 0 where requests have different numbers of query tokens."""
     most = count("max_q_len", max_q_len)
     dims = ("1", "num_tokens") if most else ("batch", "q_len")
@@ -134,6 +153,7 @@ def decode(q: Packed, kv_cache: Packed, out: Tensor | None, paged: bool, max_q_l
         "op": "decode",
         "arch": arch_for("q", first(q)),
         **_attention(q, "kv_cache", kv_cache, out),
+        "compute_dtype": element_name(compute_dtype),
         "kv_layout": "paged" if paged else "contiguous",
         "page_size": page_size if paged else None,
         "num_heads": num_heads,

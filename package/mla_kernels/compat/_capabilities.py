@@ -22,7 +22,7 @@ SPARSE_CACHE_DTYPES = {"bfloat16": "bf16", "fp8": "fp8_ds_mla", "fp8_ds_mla": "f
 """vLLM's names of the cache formats of the sparse backend, whose layers turn ``fp8`` into ``fp8_ds_mla``."""
 
 _ALWAYS: Mapping[str, Mapping[str, object]] = {
-    "decode": {"kv_layout": "paged"},
+    "decode": {"kv_layout": "paged", "compute_dtype": "exact"},
     "sparse_decode": {"out_dtype": "bf16", "d_qk": HEAD_DIM, "d_v": LATENT, "extra_kv_dtype": "same"},
 }
 """What the backend of an op always asks for."""

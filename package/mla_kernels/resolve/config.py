@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import get_args
 
 from mla_kernels import _launcher
-from mla_kernels._types import DTYPES, FIELDS, INSTEAD, KV_LAYOUTS, Arch
+from mla_kernels._types import DTYPES, FIELDS, INSTEAD, KV_LAYOUTS, Arch, ComputeDType
 from mla_kernels.devices.machine import current_arch
 from mla_kernels.errors import ValueRangeError
 from mla_kernels.formats import WIDTHS
@@ -19,12 +19,15 @@ _FIELDS = frozenset(FIELDS)
 _ARCHS = frozenset(get_args(Arch))
 _SAME = "same"
 """What ``extra_kv_dtype`` is where a second cache has the format of the first one."""
+_EXACT = "exact"
+"""What ``compute_dtype`` is where neither Q nor P is rounded to a type of 8 bits."""
 _NAMES: dict[str, Collection[str]] = {
     "op": _launcher.OPS,
     "kv_layout": KV_LAYOUTS,
     "extra_kv_dtype": (_SAME, *DTYPES),
+    "compute_dtype": get_args(ComputeDType),
 }
-DEFAULTS: dict[str, Value] = {**WIDTHS, "extra_kv_dtype": _SAME}
+DEFAULTS: dict[str, Value] = {**WIDTHS, "extra_kv_dtype": _SAME, "compute_dtype": _EXACT}
 """What configs, names and commands mean that leave out such a trait: a search goes through no others then."""
 _ANY_NAME = ("arch", "load", "schedule")
 

@@ -79,7 +79,7 @@ def traits(variant: dict) -> str:
     return ", ".join(
         f"(mla::{kind}){enumerators[kind].index(value)}"
         for trait, value in variant["baked"].items()
-        if isinstance(value, str) and trait != "extra_kv_dtype"
+        if isinstance(value, str) and trait not in {"extra_kv_dtype", "compute_dtype"}
         for kind in [kinds.get(trait, "DType")]
     )
 
@@ -97,8 +97,9 @@ def names_of(variant: dict) -> list[tuple[str, str]]:
         params = f"mla::sm90::{'decode' if op == 'decode' else 'sparse_decode'}::Params"
         place = f"mla::sm90::{baked['schedule']}::attention_kernel"
         extra = REGISTRIES["sm90"]["enumerators"]["ExtraKv"].index(baked.get("extra_kv_dtype", "same"))
+        compute = ", (mla::ComputeDType)1" if baked.get("compute_dtype") == "e4m3" else ""
         more = (
-            (f", (mla::ExtraKv){extra}", f", {baked['d_qk']}, {baked['d_v']}")
+            (f", (mla::ExtraKv){extra}{compute}", f", {baked['d_qk']}, {baked['d_v']}")
             if baked["schedule"] == "rows_m64"
             else ("", "")
         )

@@ -10,8 +10,10 @@
 
 namespace mla::sm90 {
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::can_run(
+    const Problem& problem) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   MLA_TRY(decode::check_problem(problem, kTraits));
@@ -19,18 +21,21 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::can_run(const Problem
   return decode::describe(problem, kTraits, shape, nullptr, nullptr, &params);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan_size(const Problem& problem,
-                                                                     int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::plan_size(
+    const Problem& problem, int64_t* bytes) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   *bytes = PlanView::bytes(shape);
   return {};
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan(const Problem& problem, Buffer plan,
-                                                                Stream stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::plan(const Problem& problem,
+                                                                          Buffer plan,
+                                                                          Stream stream) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   if (shape.batch == 0) return {};
@@ -41,19 +46,22 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan(const Problem& p
                    cuda::cuda_stream(stream));
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::workspace_size(const Problem& problem,
-                                                                          int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::workspace_size(
+    const Problem& problem, int64_t* bytes) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   *bytes = decode::workspace_bytes(shape);
   return {};
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem& problem,
-                                                                  ConstBuffer plan,
-                                                                  Buffer workspace, Stream stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::launch(const Problem& problem,
+                                                                            ConstBuffer plan,
+                                                                            Buffer workspace,
+                                                                            Stream stream) {
   Shape shape;
   MLA_TRY(decode::describe_shape(problem, &shape));
   MLA_TRY(decode::check_problem(problem, kTraits));
@@ -74,8 +82,8 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem&
   MLA_TRY(guard.status());
   if (params.capacity > 0) MLA_TRY(decode::encode_maps(problem, kTraits, &params));
   MLA_TRY(prepare(problem.device));
-  const Kernel kernel =
-      Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::of(shape);
+  const Kernel kernel = Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV,
+                                ExtraKv::same, kCompute>::of(shape);
   bool fits = true;
   MLA_TRY(launch_kernel(kernel, params, cuda::cuda_stream(stream), &fits));
   if (!fits) {
@@ -87,11 +95,13 @@ Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem&
   return combine_partials<kOut>(params, problem.device, cuda::cuda_stream(stream));
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::prepare(int32_t device) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::prepare(int32_t device) {
   static cuda::PreparedDevices prepared;
   return prepared.ensure(device, [device]() -> Status {
-    using VariantKernels = Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>;
+    using VariantKernels = Kernels<decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV,
+                                   ExtraKv::same, kCompute>;
     MLA_TRY(prepare_kernels<VariantKernels>());
     MLA_TRY(prepare_plan(device));
     return prepare_combine<kOut>(device);

@@ -11,9 +11,9 @@
 namespace mla::sm90 {
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
-          int kDV = kLatent>
+          int kDV = kLatent, ComputeDType kCompute = ComputeDType::exact>
 struct Decode : Op<mla_decode_problem> {
-  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV));
+  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute));
 
   static Status can_run(const Problem& problem);
   static Status plan_size(const Problem& problem, int64_t* bytes);
@@ -23,7 +23,8 @@ struct Decode : Op<mla_decode_problem> {
   static Status prepare(int32_t device);
 
  private:
-  static constexpr cuda::Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV};
+  static constexpr cuda::Traits kTraits = {kQ,   kKv, kOut,          kLoad,   kSchedule,
+                                           kDQk, kDV, ExtraKv::same, kCompute};
 };
 
 }  // namespace mla::sm90

@@ -11,7 +11,8 @@
 namespace mla::sm90 {
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          int kDQk = kHeadDim, int kDV = kLatent, ExtraKv kExtraKv = ExtraKv::same>
+          int kDQk = kHeadDim, int kDV = kLatent, ExtraKv kExtraKv = ExtraKv::same,
+          ComputeDType kCompute = ComputeDType::exact>
 struct Kernels;
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk, int kDV,
