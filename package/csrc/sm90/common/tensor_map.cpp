@@ -100,11 +100,13 @@ Status encode(const char* name, const Rows& rows, CUtensorMap* map) {
       "strides below 2^40 bytes");
 }
 
-// Tensor cores read 16-bit boxes in place; threads read those of e4m3 and dequantize them.
+// Tensor cores read boxes in place; but threads read those of e4m3 that they dequantize. `swap_ab`
+// wants them swizzled for that, too.
 CUtensorMapSwizzle swizzle_of(const Traits& traits) {
   if (traits.kv != DType::e4m3) return CU_TENSOR_MAP_SWIZZLE_128B;
-  return traits.schedule == Schedule::swap_ab ? CU_TENSOR_MAP_SWIZZLE_64B
-                                              : CU_TENSOR_MAP_SWIZZLE_NONE;
+  const bool by_threads =
+      traits.schedule == Schedule::rows_m64 && traits.compute == ComputeDType::exact;
+  return by_threads ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_64B;
 }
 
 // The layers of a step, and the steps, ask for the same maps again and again. A map says what its

@@ -16,9 +16,12 @@ inline constexpr int kVectorElements = sizeof(uint4) / sizeof(Element);
 template <class Element>
 inline constexpr int kChunkVectors = kChunk / kVectorElements<Element>;
 
-// A chunk is 64 rows by 64 columns, 128 bytes a row, swizzled.
+// A chunk is 64 rows by 64 columns, 128 or 64 bytes a row, swizzled.
 template <class Element>
-using ChunkLayout = decltype(cute::tile_to_shape(cute::GMMA::Layout_K_SW128_Atom<Element>{},
+using ChunkAtom = std::conditional_t<sizeof(Element) == 2, cute::GMMA::Layout_K_SW128_Atom<Element>,
+                                     cute::GMMA::Layout_K_SW64_Atom<Element>>;
+template <class Element>
+using ChunkLayout = decltype(cute::tile_to_shape(ChunkAtom<Element>{},
                                                  cute::Shape<cute::Int<64>, cute::Int<kChunk>>{}));
 // A half of a tile's latent: of every eight tokens the chunks one after the other, so that what TMA
 // loads of a page, however few tokens that has, lies together.
@@ -35,6 +38,11 @@ template <class Element, int kColumns>
 using ValueLayout = decltype(cute::composition(
     HalfLayout<Element>{}, cute::Layout<cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>,
                                         cute::Stride<cute::Int<kTileTokens>, cute::_1>>{}));
+
+// As V^T that has been transposed, columns by the tokens of a tile.
+template <class Element, int kColumns>
+using TransposedLayout = decltype(cute::tile_to_shape(
+    ChunkAtom<Element>{}, cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>{}));
 
 template <class Element>
 __device__ __forceinline__ auto chunk_tensor(Element* chunk) {

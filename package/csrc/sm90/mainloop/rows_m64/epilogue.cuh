@@ -26,6 +26,13 @@ struct Epilogue {
   SharedStorage<Format>& shared;
   Accumulator (&out)[Format::kHalves];
 
+  // Stores rows of the result.
+  __device__ __forceinline__ void store_rows(const WorkTile& work, const Rows& scale) const {
+    const int r = request_row();
+    store_row<0>(work, r, scale[0]);
+    store_row<1>(work, r + 8, scale[1]);
+  }
+
   // Stores a partial result that the blocks combine, in fragments.
   __device__ __forceinline__ void store_partial(const WorkTile& work, const Rows& scale) const {
     const int r = request_row();
@@ -121,6 +128,12 @@ struct Epilogue {
     return accumulator_row(shared.tile_row_of_request(), read_thread_index() % kWarpgroup);
   }
 
+  // Where a thread's columns begin when it has four neighbours.
+  static __device__ __forceinline__ int first_column_of_four() {
+    const int thread = read_thread_index();
+    return thread / kWarpgroup * kPvColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
+  }
+
   // The column of the j-th pair of a thread's row, from the column where the thread begins.
   static __device__ __forceinline__ constexpr int offset(int j) {
     return j / kHalfPairs * kHalf + j % kHalfPairs * 8;
@@ -166,6 +179,22 @@ struct Epilogue {
   // Which of a half's elements a lane has as the k-th of a row of the warpgroup's i-th fragment.
   static __device__ __forceinline__ constexpr int element(int i, int row, int k) {
     return (k / 4 * (kChunk / 8) + i * 2 + k % 4 / 2) * 4 + row * 2 + k % 2;
+  }
+
+  template <int kRow>
+  __device__ __forceinline__ void store_row(const WorkTile& work, int r, float scale) const {
+    const bool exists = r < query_rows(params, work);
+    const int own = exists ? r : 0;
+    auto* const to = params.out.template at<uint16_t>(work.query, params.shape.token_of(own),
+                                                      params.shape.head_of(own)) +
+                     first_column_of_four();
+#pragma unroll
+    for (int j = 0; j < kPairs; j += 2) {
+      const float2 low = sums<kRow>(j, scale);
+      const float2 high = sums<kRow>(j + 1, scale);
+      uint32_t pairs[2] = {pack_pair<Out>(low.x, low.y), pack_pair<Out>(high.x, high.y)};
+      store_four(to + offset(j), pairs, exists);
+    }
   }
 
   template <int kRow>
@@ -232,9 +261,7 @@ struct Epilogue {
                                                const Rows& scale) const {
     const int rows = query_rows(params, work);
     if (r / 16 * 16 >= rows) return;
-    const int thread = read_thread_index();
-    const int column =
-        half * kHalf + thread / kWarpgroup * kPvColumns + thread % 2 * 8 + thread % 4 / 2 * 4;
+    const int column = half * kHalf + first_column_of_four();
     const FragmentLane from = lane_of_half(work.other_partial, r, half);
     PackedSums others[kThreadRows][kSideFragments];
 #pragma unroll

@@ -45,6 +45,7 @@ struct Format : Widths<kKv, kDQk, kDV> {
   using Element = typename ElementOf<kQ>::Type;
   using Staging = NoStaging;
   static constexpr bool kDequantizes = false;
+  static constexpr bool kMultipliesFp8 = false;
   static constexpr bool kConvertsQuery = false;  // from bf16 to fp16
   static constexpr int kLatentStages = 5;
   static constexpr int kRopeStages = kLatentStages / Widths<kKv, kDQk, kDV>::kHalves;
@@ -76,6 +77,7 @@ struct Format<DType::bf16, DType::e4m3, kDQk, kDV> : Widths<DType::e4m3, kDQk, k
   using Element = cute::half_t;
   using Staging = Fp8Staging<kDQk / kChunk>;
   static constexpr bool kDequantizes = true;
+  static constexpr bool kMultipliesFp8 = false;
   static constexpr bool kConvertsQuery = true;
   static constexpr int kLatentStages = 4;
   static constexpr int kRopeStages = kDV > kHalf ? 1 : 2;
@@ -87,7 +89,8 @@ struct Format<DType::bf16, DType::e4m3, kDQk, kDV> : Widths<DType::e4m3, kDQk, k
 // That pays where tensor cores are the limit, as with the 128 rows of a cluster. It holds a tile
 // longer, so that little memory is left for the next one: KV is prefetched to L2 there.
 template <class Format, int kBlocks>
-inline constexpr bool kPvAfterLogits = kBlocks > 1 && !Format::kDequantizes;
+inline constexpr bool kPvAfterLogits =
+    Format::kMultipliesFp8 || (kBlocks > 1 && !Format::kDequantizes);
 
 // A tile's P is published in so many parts, that the output need not wait for all of it. Where KV
 // is dequantized, that gains nothing.

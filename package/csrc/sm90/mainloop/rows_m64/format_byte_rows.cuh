@@ -69,6 +69,7 @@ struct ByteRowFormat : Widths<kKv, kDQk> {
   using Element = cute::bfloat16_t;
   using Staging = ByteRowStaging<kKv, kDQk, kExtraKv>;
   static constexpr bool kDequantizes = true;
+  static constexpr bool kMultipliesFp8 = false;
   static constexpr bool kConvertsQuery = false;
   static constexpr int kLatentStages = 4;
   static constexpr int kRopeStages = 2;

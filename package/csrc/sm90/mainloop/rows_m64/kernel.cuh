@@ -11,6 +11,7 @@
 #include "sm90/combine/combine_fused.cuh"
 #include "sm90/common/pdl.cuh"
 #include "sm90/mainloop/rows_m64/format_byte_rows.cuh"
+#include "sm90/mainloop/rows_m64/fp8/mma_qk_softmax.cuh"
 #include "sm90/mainloop/rows_m64/mma_pv.cuh"
 #include "sm90/mainloop/rows_m64/mma_qk_softmax.cuh"
 #include "sm90/mainloop/rows_m64/producer/producers.cuh"
@@ -36,18 +37,22 @@ __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<F
 }
 
 // What the warpgroup of the logits does.
-template <class Format, int kBlocks, bool kThreadsFill, class Params>
+template <class Format, int kBlocks, int kCluster, bool kThreadsFill, class Params>
 __device__ __forceinline__ void compute_logits(const Params& params, SharedStorage<Format>& shared,
                                                int first_row) {
   cutlass::arch::warpgroup_reg_alloc<kLogitsRegisters>();
-  MmaQkSoftmax<Format, kBlocks, kThreadsFill, Params>(params, shared, first_row).run();
+  if constexpr (Format::kMultipliesFp8) {
+    MmaQkSoftmaxFp8<Format, kCluster, Params>(params, shared, first_row).run();
+  } else {
+    MmaQkSoftmax<Format, kBlocks, kThreadsFill, Params>(params, shared, first_row).run();
+  }
 }
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule,
-          ExtraKv kExtraKv, int kCluster, int kDQk, int kDV>
+          ExtraKv kExtraKv, int kCluster, int kDQk, int kDV, ComputeDType kCompute>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  using Format = rows_m64::Format<kQ, kKv, kDQk, kDV, kExtraKv>;
+  using Format = FormatOf<kQ, kKv, kDQk, kDV, kExtraKv, kCompute>;
   static_assert(kSchedule == Schedule::rows_m64 && kCluster <= Format::template kMaxCluster<kLoad>);
   static_assert(sizeof(SharedStorage<Format>) <= 227 * 1024);
   using Out = typename ElementOf<kOut>::Type;
@@ -94,7 +99,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warpgroup < 2) {
     sum_output<Format, Out, Producer::kBlocks>(params, shared, warpgroup);
   } else if (warpgroup == 2) {
-    compute_logits<Format, Producer::kBlocks, kLoad == Load::gather>(params, shared, first_row);
+    compute_logits<Format, Producer::kBlocks, kCluster, kLoad == Load::gather>(params, shared,
+                                                                               first_row);
   } else {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
     const int warp = warp_uniform(threadIdx.x / kWarp) - kConsumerWarpgroups * kWarps;

@@ -14,9 +14,17 @@ class MmaPv {
   static constexpr int kBlockChunks = kPvColumns / kChunk;
   static_assert(2 * kBlockChunks == kHalfChunks);
   using Tile = cute::Shape<cute::_64, cute::Int<kPvColumns>, cute::_64>;
+  // Tensor cores take V^T of 16 bits from tiles as they are, but of 8 bits transposed.
+  static constexpr auto kValueMajor =
+      Format::kMultipliesFp8 ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
+  using Values = std::conditional_t<Format::kMultipliesFp8, TransposedLayout<Element, kPvColumns>,
+                                    ValueLayout<Element, kPvColumns>>;
+  // Where the columns of the second warpgroup begin in a half.
+  static constexpr int kSideElements =
+      Format::kMultipliesFp8 ? kPvColumns * kTileTokens : kBlockChunks * kAtomElements;
   using Mma = decltype(cute::make_tiled_mma(
       cute::GMMA::ss_op_selector<Element, Element, float, Tile, cute::GMMA::Major::K,
-                                 cute::GMMA::Major::MN>()));
+                                 kValueMajor>()));
   using Accumulator =
       decltype(cute::partition_fragment_C(Mma{}, cute::Shape<cute::_64, cute::Int<kPvColumns>>{}));
   static constexpr int kElements = cute::size(Accumulator{});
@@ -35,10 +43,10 @@ class MmaPv {
       const int blocks = warp_uniform(work.end_block - work.first_block);
 #pragma unroll
       for (auto& half : out_) cute::clear(half);
-      if (blocks > 0) ++tile_;  // Q takes the stages of a tile
+      if (!Format::kMultipliesFp8 && blocks > 0) ++tile_;  // Q takes the stages of a tile
       Rows final_scale = {0, 0};
       // The result goes through the memory of the last tile.
-      const bool keeps_last = work.partial < 0;
+      const bool keeps_last = !Format::kMultipliesFp8 && work.partial < 0;
       for (int i = 0; i < blocks; ++i) {
         const PipelineState<kPStages> p(p_count_);
         const bool releases = i + 1 < blocks || !keeps_last;
@@ -50,11 +58,15 @@ class MmaPv {
         if (i + 1 == blocks) read(shared_.final_scale[p.stage], final_scale);
         end_tile(p.stage);
       }
+      Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, out_};
       if (work.partial < 0) {
-        store_rows(work, final_scale, blocks > 0);
+        if constexpr (Format::kMultipliesFp8) {
+          epilogue.store_rows(work, final_scale);
+        } else {
+          store_rows(work, final_scale, blocks > 0);
+        }
         continue;
       }
-      Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, out_};
       if (blocks <= 0) epilogue.store_empty_rows(work);
       if (!Params::kIsSparse && !params_.combines) {
         epilogue.store_partial_rows(work, final_scale);
@@ -106,8 +118,10 @@ class MmaPv {
     for (auto& part : shared_.p_full[p.stage]) part.wait(p.phase);
     if (has_next) wait_for_next_logits();
     fence_and_rescale(p.stage);
+    wait_for_values<0>();
     multiply<0>(p.stage, 0, kPParts<Format>);
     if constexpr (Format::kHalves == 2) {
+      wait_for_values<1>();
       multiply<1>(p.stage, 0, kPParts<Format>);
       cute::warpgroup_wait<1>();
       if (releases) release<0>(tile_);
@@ -116,6 +130,14 @@ class MmaPv {
 #pragma unroll
     for (auto& half : out_) cute::warpgroup_fence_operand(half);
     if (releases) release<Format::kHalves - 1>(tile_);
+  }
+
+  // Where P has been computed, a tile has arrived, but not its transposed values.
+  template <int kHalfOfColumns>
+  __device__ __forceinline__ void wait_for_values() {
+    if constexpr (!Format::kMultipliesFp8) return;
+    const auto latent = latent_state<Format>(tile_, kHalfOfColumns);
+    shared_.latent_full[latent.stage].wait(latent.phase);
   }
 
   // Lets the tensor cores see P, of which the first part has arrived.
@@ -157,8 +179,7 @@ class MmaPv {
     const Tensor p = mma.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.p[p_stage]));
     Element* const half = shared_.latent[latent_state<Format>(tile_, kHalfOfColumns).stage];
     const Tensor v = mma.get_slice(thread_).partition_fragment_B(
-        make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kAtomElements),
-                    ValueLayout<Element, kPvColumns>{}));
+        make_tensor(make_smem_ptr(half + side_ * kSideElements), Values{}));
     constexpr int kSteps = size<2>(p) / kPParts<Format>;  // of the tensor cores, in a part
     warpgroup_fence_operand(out_[kHalfOfColumns]);
     warpgroup_arrive();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sm90/common/special_registers.cuh"
+#include "sm90/mainloop/rows_m64/query_to_fp16.cuh"
 #include "sm90/mainloop/rows_m64/shared_storage.cuh"
 #include "sm90/mainloop/rows_m64/softmax.cuh"
 
@@ -133,7 +134,8 @@ class MmaQkSoftmax {
       }
     }
     query.choose_factors();
-    softmax_.scale_logits(query);
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) softmax_.scale_logits(i, query.inverse_factor(i));
 #pragma unroll 1
     for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
 #pragma unroll

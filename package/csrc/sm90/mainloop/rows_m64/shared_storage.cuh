@@ -5,7 +5,7 @@
 #include <cute/arch/cluster_sm90.hpp>
 
 #include "sm90/combine/split_request.cuh"
-#include "sm90/mainloop/rows_m64/format.cuh"
+#include "sm90/mainloop/rows_m64/fp8/format.cuh"
 #include "sm90/scheduler/work_tile_pipeline.cuh"
 
 namespace mla::sm90::rows_m64 {
@@ -28,9 +28,12 @@ struct SharedStorage {
 
   alignas(1024) Element latent[kLatentStages][kHalfChunks * kChunkElements];
   // Keys without a chunk of their own have these stages for `present` only.
-  static constexpr int kKeyChunkElements = Format::kHasKeyChunk ? kChunkElements : 1;
+  static constexpr int kKeyChunkElements =
+      Format::kHasKeyChunk && !Format::kMultipliesFp8 ? kChunkElements : 1;
   alignas(1024) Element rope[kRopeStages][kKeyChunkElements];
-  alignas(1024) Element q[Format::kChunks - Format::kRegisterChunks][kChunkElements];
+  static constexpr int kSharedQueryChunks = Format::kChunks - Format::kRegisterChunks;
+  alignas(
+      1024) Element q[std::max(kSharedQueryChunks, 1)][kSharedQueryChunks > 0 ? kChunkElements : 1];
   alignas(1024) Element p[kPStages][kChunkElements];
   // The bytes from `latent` on that are free when the roles have ended.
   static constexpr size_t kOfTiles = sizeof(latent) + sizeof(rope) + sizeof(q) + sizeof(p);

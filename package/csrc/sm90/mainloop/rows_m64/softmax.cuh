@@ -7,14 +7,28 @@
 
 #include "sm90/combine/row_results.cuh"
 #include "sm90/common/special_registers.cuh"
-#include "sm90/mainloop/rows_m64/query_to_fp16.cuh"
 #include "sm90/scheduler/tile_scheduler.cuh"
 
 namespace mla::sm90::rows_m64 {
 
+// The greatest P of a row is 2 to the power of `kGreatest`, or up to 448 where its maximum is
+// stale.
+template <int kGreatest>
+struct ExponentRange {
+  static constexpr float kShift = kGreatest;
+  static constexpr float kThreshold = kGreatest + 0.75f;
+};
+// It is 1, or up to kMaxP.
+template <>
+struct ExponentRange<0> {
+  static constexpr float kShift = 0;
+  static constexpr float kThreshold = kRescaleThreshold;
+};
+
 // `Logits` is a thread's fragment of a tile. Rows of Q may have been scaled, each by a factor of
 // its own, which the scale of the row's logits takes back.
-template <class Logits, int kParts, bool kRowsAreScaled, class Params>
+template <class Logits, int kParts, bool kRowsAreScaled, class Params,
+          class Range = ExponentRange<0>>
 class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
   static constexpr int kPartLogits = kLogits / kParts;
@@ -48,12 +62,10 @@ class Softmax {
     }
   }
 
-  __device__ __forceinline__ void scale_logits(const QueryToFp16& query) {
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      // The scale is never 0, so that a masked logit stays -inf.
-      logit_scale_[i] = fmaxf(params_.logit_scale * query.inverse_factor(i), FLT_MIN);
-    }
+  // Takes back the factor by which the thread's i-th row of Q was scaled.
+  __device__ __forceinline__ void scale_logits(int i, float inverse_factor) {
+    // The scale is never 0, so that a masked logit stays -inf.
+    logit_scale_[i] = fmaxf(params_.logit_scale * inverse_factor, FLT_MIN);
   }
 
   // Logits of tokens that do not exist, or that the row does not see, become -inf.
@@ -103,7 +115,7 @@ class Softmax {
       float own = greatest(logits, i, 0);
       own = fmaxf(own, __shfl_xor_sync(~0u, own, 1));
       own = fmaxf(own, __shfl_xor_sync(~0u, own, 2));
-      const float shift = own * logit_scale(i);
+      const float shift = own * logit_scale(i) - Range::kShift;
       const uint32_t of_row = __ballot_sync(~0u, found[i]) >> (thread_ % kWarp & ~3) & 0xf;
       if (of_row == 0 || !(shift > shift_[i])) continue;
       rescale[i] = exp2_approx(shift_[i] - shift);
@@ -188,7 +200,7 @@ class Softmax {
   }
 
   __device__ __forceinline__ bool exceeds(float logit, int i) const {
-    return logit * logit_scale(i) > shift_[i] + kRescaleThreshold;
+    return logit * logit_scale(i) > shift_[i] + Range::kThreshold;
   }
 
   // The greatest of a thread's logits of a row from the `first`-th on.

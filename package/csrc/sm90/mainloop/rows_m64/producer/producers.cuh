@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "sm90/mainloop/rows_m64/fp8/transposer.cuh"
 #include "sm90/mainloop/rows_m64/producer/dequantize.cuh"
 #include "sm90/mainloop/rows_m64/producer/gather.cuh"
 #include "sm90/mainloop/rows_m64/producer/gather_dequantize.cuh"
@@ -19,8 +20,11 @@ struct ProducersOf {
 
   using Loader = std::conditional_t<kLoad == Load::gather, GatherProducer<Format, Params>,
                                     TmaProducer<Format, kCluster, Params>>;
-  using Converter = std::conditional_t<kStages, Dequantizer<Format, kCluster, Params>,
-                                       GatherDequantizer<Format, kCluster, Params>>;
+  using StagedConverter =
+      std::conditional_t<Format::kMultipliesFp8, Transposer<Format, kCluster, Params>,
+                         Dequantizer<Format, kCluster, Params>>;
+  using Converter =
+      std::conditional_t<kStages, StagedConverter, GatherDequantizer<Format, kCluster, Params>>;
   // What fills the KV pipelines.
   using Producer = std::conditional_t<Format::kDequantizes, Converter, Loader>;
 

@@ -54,7 +54,9 @@ struct TmaProducer {
         if (block == work.first_block + 1) kv.read_ahead();
         kv.begin_tile(block);
         const uint64_t present = kv.present(work.tokens - block * kTileTokens);
-        if constexpr (Format::kDequantizes) {
+        if constexpr (Format::kMultipliesFp8) {
+          stage_tile(tile, kv, present, leads);
+        } else if constexpr (Format::kDequantizes) {
           stage_fp8(tile, kv, present, leads);
         } else {
           load(tile, kv, present, leads);
@@ -170,6 +172,33 @@ struct TmaProducer {
     }
   }
 
+  // Stages all of a tile at once.
+  __device__ void stage_tile(uint32_t tile, const PagedKvTma& kv, uint64_t present, bool leads) {
+    using Staging = typename Format::Staging;
+    const PipelineState<Staging::kStages> staged(tile);
+    TransactionBarrier& full = shared.staging.full[staged.stage];
+    shared.staging.empty[staged.stage].wait(staged.phase ^ 1);
+    if (leads) {
+      shared.staging.present[staged.stage] = present;
+      full.arrive_and_expect_tx(Staging::kTileBytes);
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int box = 0; box < params.kv.tile_boxes; ++box) {
+      const TokenBox source = kv.box(box);
+      if (leads) {
+#pragma unroll 1
+        for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
+          load_chunk(
+              chunk, full,
+              shared.staging.chunks[staged.stage][chunk] + box * params.kv.box_tokens * kChunk,
+              source);
+        }
+      }
+      __syncwarp();
+    }
+  }
+
   // Waits until the staged chunk may be overwritten. One thread calls this.
   __device__ TransactionBarrier& begin_chunk(uint32_t tile, int chunk, uint64_t present) {
     shared.staging.empty[chunk].wait((tile & 1) ^ 1);
@@ -180,7 +209,7 @@ struct TmaProducer {
   }
 
   // In a cluster, each block loads every other chunk.
-  __device__ void load_chunk(int chunk, TransactionBarrier& full, uint8_t* to,
+  __device__ void load_chunk(int chunk, TransactionBarrier& full, void* to,
                              const TokenBox& source) {
     if (kCluster > 1 && chunk % kCluster != rank) return;
     const bool is_rope = Format::kHasKeyChunk && chunk == Format::kKeyChunk;
