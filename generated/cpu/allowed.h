@@ -376,7 +376,7 @@ static_assert(points(cpu::decode::supports,
                      std::array{576, 512, 320},
                      std::array{512, 256},
                      kEveryComputeDType) == 0,
-              "decode, q_dtype: the CPU engine reads Q in at least 16 bits: an e4m3 Q saves no bandwidth on a CPU and costs accuracy");
+              "decode, q_dtype: the CPU engine keeps Q and P in at least 16 bits unless compute_dtype is e4m3: quantising them saves no bandwidth on a CPU and costs accuracy");
 
 static_assert(points(cpu::sparse_decode::supports,
                      std::array{DType::fp32, DType::fp16, DType::bf16},

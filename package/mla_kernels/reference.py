@@ -46,8 +46,9 @@ def decode(
         Factor of the logits.
     causal : bool
         Whether a token sees only the keys up to its own.
-    q_scale, kv_scale, out_scale : float
-        Factors of the queries, of the elements of an e4m3 cache, and of the output.
+    q_scale : float, factor of the queries
+    kv_scale : float, factor of the elements of an e4m3 cache
+    out_scale : float, factor of the output
     cu_seqlens_q : int32 [num_requests + 1], optional
         The tokens of each request, where ``q`` is one batch of all; without it, request ``b`` has those of batch ``b``.
     token_seq_lens : int32 [batch, q_len], optional, how many of its request's first keys each token sees
