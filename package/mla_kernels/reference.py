@@ -42,10 +42,8 @@ def decode(
     block_table : int32 [batch, table_width], optional
         Without one, page ``b`` holds request ``b``.
     seq_lens : int32 [batch]
-    softmax_scale : float
-        Factor of the logits.
-    causal : bool
-        Whether a token sees only the keys up to its own.
+    softmax_scale : float, factor of the logits
+    causal : bool, whether a token sees only the keys up to its own
     q_scale : float, factor of the queries
     kv_scale : float, factor of the elements of an e4m3 cache
     out_scale : float, factor of the output
@@ -53,8 +51,7 @@ def decode(
         The tokens of each request, where ``q`` is one batch of all; without it, request ``b`` has those of batch ``b``.
     token_seq_lens : int32 [batch, q_len], optional, how many of its request's first keys each token sees
     compute_dtype : str or dtype, optional, ``e4m3`` to round Q and P as kernels do that multiply in it
-    dtype : torch.dtype
-        What the function computes in.
+    dtype : torch.dtype, what the function computes in
 
     Returns
     -------
