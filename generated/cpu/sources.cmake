@@ -6,12 +6,16 @@ set(MLA_PAYLOAD_UNITS
   cpu/decode_qbf16_direct_split.cpp
   cpu/decode_qbf16_direct_split_d320_v256.cpp
   cpu/decode_qbf16_direct_split_d512.cpp
+  cpu/decode_qbf16_direct_split_d512_mmae4m3.cpp
+  cpu/decode_qbf16_direct_split_mmae4m3.cpp
   cpu/decode_qfp16_direct_split.cpp
   cpu/decode_qfp16_direct_split_d320_v256.cpp
   cpu/decode_qfp16_direct_split_d512.cpp
   cpu/decode_qfp32_direct_split.cpp
   cpu/decode_qfp32_direct_split_d320_v256.cpp
   cpu/decode_qfp32_direct_split_d512.cpp
+  cpu/decode_qfp32_direct_split_d512_mmae4m3.cpp
+  cpu/decode_qfp32_direct_split_mmae4m3.cpp
   cpu/gather_kv.cpp
   cpu/gather_kv_d320_v256.cpp
   cpu/gather_kv_d512.cpp

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mla_kernels.reference_rounding import rounded_queries, rounded_weights, rounds_to_e4m3
 from mla_kernels.reference_rows import Packed, format_of, read_rows, slots_of, write_rows
 from mla_kernels.tensors import DTypeLike, element_name
 
@@ -29,6 +30,7 @@ def decode(
     out_scale: float = 1.0,
     cu_seqlens_q: Tensor | None = None,
     token_seq_lens: Tensor | None = None,
+    compute_dtype: DTypeLike | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor]:
     """Dense attention of each request's last ``q_len`` tokens over its cached keys.
@@ -40,17 +42,16 @@ def decode(
     block_table : int32 [batch, table_width], optional
         Without one, page ``b`` holds request ``b``.
     seq_lens : int32 [batch]
-    softmax_scale : float
-        Factor of the logits.
-    causal : bool
-        Whether a token sees only the keys up to its own.
-    q_scale, kv_scale, out_scale : float
-        Factors of the queries, of the elements of an e4m3 cache, and of the output.
+    softmax_scale : float, factor of the logits
+    causal : bool, whether a token sees only the keys up to its own
+    q_scale : float, factor of the queries
+    kv_scale : float, factor of the elements of an e4m3 cache
+    out_scale : float, factor of the output
     cu_seqlens_q : int32 [num_requests + 1], optional
         The tokens of each request, where ``q`` is one batch of all; without it, request ``b`` has those of batch ``b``.
     token_seq_lens : int32 [batch, q_len], optional, how many of its request's first keys each token sees
-    dtype : torch.dtype
-        What the function computes in.
+    compute_dtype : str or dtype, optional, ``e4m3`` to round Q and P as kernels do that multiply in it
+    dtype : torch.dtype, what the function computes in
 
     Returns
     -------
@@ -59,7 +60,8 @@ def decode(
     """
     if seq_lens is None:
         raise TypeError("decode needs seq_lens")
-    queries = _packed(q).to(dtype) * q_scale
+    rounds = rounds_to_e4m3(compute_dtype)
+    queries = (rounded_queries(_packed(q)) if rounds else _packed(q)).to(dtype) * q_scale
     batch, q_len, num_heads, _ = queries.shape
     d_v = format_of(kv_cache).d_v
     out = queries.new_zeros(batch, q_len, num_heads, d_v)
@@ -73,7 +75,7 @@ def decode(
                 seen = max(length - (end - 1 - s), 0) if causal else length
             else:
                 seen = int(token_seq_lens[b, s])
-            out[b, s], _, lse[b, :, s] = _attend(queries[b, s], keys[:seen], d_v, softmax_scale)
+            out[b, s], _, lse[b, :, s] = _attend(queries[b, s], keys[:seen], d_v, softmax_scale, rounds=rounds)
     return out * out_scale, lse
 
 
@@ -330,14 +332,14 @@ def _selected(indices: Tensor, topk_length: Tensor | None, token: tuple[int, ...
 
 
 def _attend(
-    q: Tensor, keys: Tensor, d_v: int, softmax_scale: float, attn_sink: Tensor | None = None
+    q: Tensor, keys: Tensor, d_v: int, softmax_scale: float, attn_sink: Tensor | None = None, *, rounds: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One token: q [num_heads, d_qk] over keys [n, d_qk]; out [num_heads, d_v], max_logits and lse [num_heads]."""
     if len(keys) == 0:
         empty = q.new_full((len(q),), -torch.inf)
         return q.new_zeros(len(q), d_v), empty, empty
     logits = softmax_scale * (q @ keys.T)
-    out = logits.softmax(-1) @ keys[:, :d_v]
+    out = (rounded_weights(logits) if rounds else logits.softmax(-1)) @ keys[:, :d_v]
     lse = logits.logsumexp(-1)
     if attn_sink is not None:
         out = out / (1.0 + torch.exp(attn_sink.to(q.dtype) - lse))[:, None]

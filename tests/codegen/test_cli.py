@@ -28,6 +28,8 @@ def test_check_and_list(capsys):
         "cpu_decode_qbf16_kvfp8_ds_mla_obf16_direct_split",
         "cpu_decode_qbf16_kvbf16_obf16_direct_split_d512",
         "cpu_decode_qbf16_kve4m3_obf16_direct_split_d512",
+        "cpu_decode_qbf16_kve4m3_obf16_direct_split_mmae4m3",
+        "cpu_decode_qbf16_kve4m3_obf16_direct_split_d512_mmae4m3",
         "cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256",
         "cpu_decode_qbf16_kve4m3_obf16_direct_split_d320_v256",
     ]

@@ -85,6 +85,17 @@ def nearest(numbers: np.ndarray, got: np.ndarray, element: str) -> np.ndarray:
     return close
 
 
+def rounded_rows(rows: np.ndarray) -> np.ndarray:
+    """Rows of queries as kernels multiply them in e4m3: rounded, times the power of two that makes use of its range."""
+    greatest = np.abs(rows).max(axis=-1, initial=0, keepdims=True)
+    factor = 2.0 ** np.floor(np.log2(LARGEST["e4m3"] / np.where(greatest > 0, greatest, LARGEST["e4m3"])))
+    least, mantissa = STEPS["e4m3"]
+    scaled = rows * factor
+    step = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(scaled), 2.0**least))) - mantissa)
+    found: np.ndarray = np.rint(scaled / step) * step / factor
+    return found
+
+
 class Noise:
     """Random elements of every type, made once a worker: a case takes slices from places of its own."""
 

@@ -18,7 +18,7 @@ from tests.fuzz.model import Answer
 from tests.fuzz.problems.case import RETURNED, Case
 
 OF_THE_PLAN = ("max_splits", "batch_invariant", "max_q_len")
-OF_THE_OP = ("out_dtype", "kv_dtype", "extra_kv_dtype")
+OF_THE_OP = ("out_dtype", "kv_dtype", "extra_kv_dtype", "compute_dtype")
 
 
 @dataclass

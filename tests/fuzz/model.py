@@ -16,6 +16,8 @@ ON_CUDA = {"fp32": 2.0**-17, "fp16": 2.0**-7, "bf16": 2.0**-6.5}
 E4M3_WEIGHTS = 2.0**-3.5
 """Kernels of a GPU may keep weights in e4m3 where the cache is in e4m3."""
 TINY = 1e-30
+LEAST_OF_E4M3 = 2.0**-18
+"""Kernels that multiply in e4m3 may be off by this part of the greatest weight, in weights that are subnormal there."""
 SHARED_POWER = (128, 2.0**-36)
 """GPUs keep partial results in fp16, times powers of 2. Of so many columns, some share one, and each may be off by so
 much of the greatest."""
@@ -104,9 +106,14 @@ class Precision:
     shares_powers: bool = False
 
     @classmethod
-    def of(cls, q_dtype: str, form: Packed, out_dtype: str, device: str) -> Precision:
-        """The precision of a variant: 16-bit kernels round the numbers of a cache with scales to 16 bits."""
+    def of(cls, q_dtype: str, form: Packed, out_dtype: str, device: str, rounds: bool = False) -> Precision:
+        """The precision of a variant: 16-bit kernels round the numbers of a cache with scales to 16 bits.
+
+        ``rounds`` says that it multiplies in e4m3; what it makes of its queries is known.
+        """
         weights, least = (KEYS if device == "cpu" else ON_CUDA)[q_dtype], 0.0
+        if rounds:
+            return cls(E4M3_WEIGHTS, 2.0**-21, out_dtype, LEAST_OF_E4M3, device != "cpu")
         if device != "cpu" and form.element == "e4m3" and not form.scale:
             weights, least = E4M3_WEIGHTS, 2.0**-10
         elif device != "cpu" and q_dtype == "fp16":

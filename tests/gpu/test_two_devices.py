@@ -112,7 +112,7 @@ def test_one_call(variant: Row, devices: tuple[int, int]) -> None:
         inputs = problem.tensors()
         want = problem.expected()
     with crossed(torch.cuda.current_stream(second), first):
-        out, lse = mla.decode(**inputs, **problem.scalars())
+        out, lse = mla.decode(**inputs, **problem.scalars(), **problem.options)
     assert (out.device.index, lse.device.index) == (second, second)
     problem.compare(out, lse, *want)
 

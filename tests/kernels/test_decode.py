@@ -115,7 +115,7 @@ def test_requests_may_share_pages(variant: Row) -> None:
     inputs = problem.tensors()
     inputs["block_table"][1, :2] = inputs["block_table"][0, :2]
     out, lse = problem.launch(inputs)
-    want = reference.decode(**inputs, **problem.scalars(), dtype=torch.float64)
+    want = reference.decode(**inputs, **problem.scalars(), **problem.options, dtype=torch.float64)
     problem.compare(out, lse, *want)
 
 
@@ -145,7 +145,7 @@ def test_one_call_is_lookup_and_launch(variant: Row) -> None:
     problem = Decode(variant.name, q_len=2)
     inputs = problem.tensors()
     with unchanged(*inputs.values()):
-        out, lse = mla.decode(**inputs, **problem.scalars())
+        out, lse = mla.decode(**inputs, **problem.scalars(), **problem.options)
     problem.compare(out, lse, *problem.expected())
 
 
@@ -252,7 +252,7 @@ def test_tokens_that_see_nothing(variant: Row, strided: bool) -> None:
 def test_refusals_of_lengths_of_tokens(variant: Row, changes: dict[str, Any], message: str) -> None:
     problem = Decode(variant.name, lengths=(20, 5), q_len=3, per_token=True)
     with pytest.raises(InvalidArgumentError, match=message):
-        mla.decode(**{**problem.tensors(), **changes}, **problem.scalars())
+        mla.decode(**{**problem.tensors(), **changes}, **problem.scalars(), **problem.options)
 
 
 def test_equal_requests_give_what_a_batch_gives(variant: Row) -> None:
@@ -273,7 +273,7 @@ def test_one_call(variant: Row) -> None:
     problem = Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=Q_LENS, spare=0)
     inputs = problem.tensors()
     lse = torch.full((sum(Q_LENS), problem.num_heads), torch.nan)
-    out, given = mla.decode(**inputs, max_q_len=4, **problem.scalars(), lse=lse.T[None])
+    out, given = mla.decode(**inputs, max_q_len=4, **problem.scalars(), **problem.options, lse=lse.T[None])
     assert given.data_ptr() == lse.data_ptr()
     problem.compare(out, lse.T[None], *problem.expected(inputs))
 
@@ -299,7 +299,7 @@ def test_refusals_of_ragged_queries(variant: Row, changes: dict[str, Any], messa
     inputs = {**problem.tensors(), "max_q_len": 4, **changes}
     out = torch.full((1, sum(Q_LENS), 16, problem.row.form.d_v), 7.0, dtype=inputs["q"].dtype)
     with pytest.raises(InvalidArgumentError, match=message):
-        mla.decode(**inputs, **problem.scalars(), out=out)
+        mla.decode(**inputs, **problem.scalars(), **problem.options, out=out)
     assert bool((out == 7).all())
 
 
@@ -309,7 +309,7 @@ def test_ragged_queries_need_the_most_tokens_of_a_request(variant: Row) -> None:
     message = "max_q_len: got 0; accepts the largest number of new tokens of a request, because cu_seqlens_q is given"
     for options in ({}, {"max_splits": 2}, {"batch_invariant": True}):
         with pytest.raises(InvalidArgumentError, match=message):
-            mla.decode(**problem.tensors(), **problem.scalars(), **options)
+            mla.decode(**problem.tensors(), **problem.scalars(), **problem.options, **options)
 
 
 def test_sizes_of_ragged_queries_need_no_bounds(variant: Row) -> None:
@@ -326,7 +326,7 @@ def test_a_batch_of_several_is_refused(variant: Row) -> None:
     inputs = problem.tensors()
     inputs["q"] = inputs["q"].view(13, 1, *inputs["q"].shape[2:])
     with pytest.raises(InvalidArgumentError, match="q: got batch = 13; accepts 1"):
-        mla.decode(**inputs, max_q_len=4, **problem.scalars())
+        mla.decode(**inputs, max_q_len=4, **problem.scalars(), **problem.options)
 
 
 def test_a_plan_is_of_ragged_queries_or_of_a_batch(variant: Row) -> None:

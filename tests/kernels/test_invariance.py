@@ -151,9 +151,9 @@ def test_one_call_gives_what_a_plan_that_asks_for_it_gives() -> None:
     problem = Decode(DENSE, lengths=LONG)
     inputs = problem.tensors()
     asked = Decode(DENSE, lengths=LONG, batch_invariant=True).run(inputs)
-    usual = mla.decode(**inputs, **problem.scalars())
+    usual = mla.decode(**inputs, **problem.scalars(), **problem.options)
     with mla.batch_invariant():
-        switched = mla.decode(**inputs, **problem.scalars())
+        switched = mla.decode(**inputs, **problem.scalars(), **problem.options)
     for got, want in zip(switched, asked, strict=True):
         assert_same_bytes("a result", got, want)
     assert not torch.equal(usual[0], asked[0]), "these lengths show nothing: both have the same splits"

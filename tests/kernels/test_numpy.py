@@ -32,8 +32,10 @@ def test_decode(variant: Row, strided: bool) -> None:
 
     problem = Decode(variant.name, strided=strided, q_len=2)
     inputs = problem.tensors()
-    want = mla.decode(**inputs, **problem.scalars())
-    for got_part, want_part in zip(mla.decode(**arrays(inputs), **problem.scalars()), want, strict=True):
+    want = mla.decode(**inputs, **problem.scalars(), **problem.options)
+    for got_part, want_part in zip(
+        mla.decode(**arrays(inputs), **problem.scalars(), **problem.options), want, strict=True
+    ):
         assert_equal(got_part, want_part)
 
 
@@ -43,8 +45,10 @@ def test_decode_from_codes(variant: Row) -> None:
 
     problem = Decode(variant.name, uint8=True)
     inputs = problem.tensors()
-    want = mla.decode(**inputs, **problem.scalars())
-    for got_part, want_part in zip(mla.decode(**arrays(inputs), **problem.scalars()), want, strict=True):
+    want = mla.decode(**inputs, **problem.scalars(), **problem.options)
+    for got_part, want_part in zip(
+        mla.decode(**arrays(inputs), **problem.scalars(), **problem.options), want, strict=True
+    ):
         assert_equal(got_part, want_part)
 
 
@@ -58,7 +62,7 @@ def test_outputs_and_read_only_inputs(variant: Row) -> None:
         array.flags.writeable = False
     out = np.full((4, 1, 16, variant.form.d_v), np.nan, dtype=inputs["q"].dtype)
     lse = np.full((4, 16, 1), np.nan, dtype=np.float32)
-    mla.decode(**inputs, **problem.scalars(), out=out, lse=lse)
+    mla.decode(**inputs, **problem.scalars(), **problem.options, out=out, lse=lse)
     problem.compare(torch.from_numpy(out), torch.from_numpy(lse), *problem.expected())
 
 

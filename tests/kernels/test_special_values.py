@@ -185,7 +185,7 @@ def test_decode_of_pages_beyond_32_bits(variant: Row, page_size: int) -> None:
     cache, value = repeated(variant, page_size)
     q = random(generator(1), 1, 1, 2, variant.form.d_qk).to(memory.DTYPES[variant.q_dtype])
     table, lens = torch.zeros(1, 1, dtype=torch.int32), torch.tensor([77], dtype=torch.int32)
-    out, _ = mla.decode(q, cache, table, lens, softmax_scale=0.05)
+    out, _ = mla.decode(q, cache, table, lens, softmax_scale=0.05, compute_dtype=variant.compute_dtype)
     torch.testing.assert_close(out[0, 0].float(), value.expand(2, -1), rtol=2e-2, atol=2e-2)
 
 

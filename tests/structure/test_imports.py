@@ -13,6 +13,7 @@ LEVELS = (
     ("errors", "version", "_types", "_formats", "_models"),
     ("formats", "scalars"),
     ("tensors", "reference_rows"),
+    ("reference_rounding",),
     ("reference",),
     ("payloads",),
     ("devices",),

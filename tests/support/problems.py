@@ -80,10 +80,10 @@ def tolerances(variant: Row, base: Tolerance, *, exact_scales: bool, peak: float
     form = variant.form
     rounded = form.is_bytes and form.scale_type == "fp32" and not exact_scales  # others multiply exactly
     single = variant.q_dtype == "fp32"
-    base = QUANTISED if variant.q_dtype == "e4m3" else base
+    base = QUANTISED if variant.q_dtype == "e4m3" or variant.rounds_to_e4m3 else base
     for_lse = SINGLE_LSE if single else ROUNDED_KEYS_LSE if rounded else LSE
     for_lse = replace(for_lse, absolute=for_lse.absolute * max(1.0, peak / 4))
-    return SINGLE.widened(max(1.0, peak / 8)) if single else base, for_lse
+    return SINGLE.widened(max(1.0, peak / 8)) if single and not variant.rounds_to_e4m3 else base, for_lse
 
 
 def peak_of(lse: Tensor) -> float:
@@ -260,6 +260,11 @@ class Decode:
             "out_scale": self.out_scale,
         }
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What selects the variant beside its tensors, for the op in one call and for the reference."""
+        return {"compute_dtype": "e4m3"} if self.row.rounds_to_e4m3 else {}
+
     def kernel(self) -> Any:
         """Look up the kernel of exactly this variant."""
         import mla_kernels as mla
@@ -305,7 +310,7 @@ class Decode:
     def expected(self, given: dict[str, Any] | None = None) -> tuple[Tensor, Tensor]:
         """Return the reference in float64."""
         inputs = given_or_made(self, given)
-        return reference.decode(**inputs, **self.scalars(), dtype=torch.float64)
+        return reference.decode(**inputs, **self.scalars(), **self.options, dtype=torch.float64)
 
     def check(self) -> None:
         """Run and compare."""

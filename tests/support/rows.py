@@ -48,6 +48,11 @@ class Row:
         return form if name == "same" else format_named(name, form.d_qk, form.d_v)
 
     @property
+    def rounds_to_e4m3(self) -> bool:
+        """Whether the variant multiplies in e4m3, to which it rounds Q and P."""
+        return dict(self.traits).get("compute_dtype") == "e4m3"
+
+    @property
     def has_usual_widths(self) -> bool:
         """Whether a row of its cache has the columns of DeepSeek V3."""
         traits = dict(self.traits)

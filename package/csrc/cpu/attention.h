@@ -17,6 +17,7 @@ struct AttentionTypes {
   DType q;
   CacheFormat kv;
   DType out;
+  ComputeDType compute = ComputeDType::exact;
 };
 
 // A tensor [batch, q_len, num_heads, ...] whose strides count bytes.

@@ -13,6 +13,7 @@ from mla_kernels.api.lookup import bound
 from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.payloads.discovery import Payload
 from mla_kernels.payloads.registry import Range, Value, Variant
+from mla_kernels.resolve.config import DEFAULTS
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """The element types that inputs are drawn in, most wanted first."""
@@ -102,7 +103,8 @@ def _plainest(payload: Payload, ops: Sequence[str], dtypes: Sequence[str]) -> Va
     for op in ops:
         for dtype in dtypes:
             for variant in payload.registry.variants:
-                types = {value for trait, value in variant.baked.items() if trait.endswith("_dtype")}
+                stated = {trait: value for trait, value in variant.baked.items() if value != DEFAULTS.get(trait)}
+                types = {value for trait, value in stated.items() if trait.endswith("_dtype")}
                 if variant.op == op and types == {dtype}:
                     return variant
     raise NotRunError(f"it has no variant of {' or '.join(ops)} in {' or '.join(dtypes)} alone")

@@ -15,7 +15,7 @@ from tests.fuzz.problems.case import Case, Maker
 NUMBERS: tuple[Any, ...] = (-1, 2**31, 2**63, 2**70, -(2**63), "x", None, 1.5, True, [], object(), b"", ())
 FIELDS = (
     "page_size", "num_heads", "q_len", "topk", "head_dim", "q_dtype", "kv_dtype", "out_dtype", "arch", "load", "d_qk",
-    "d_v",
+    "d_v", "compute_dtype",
 )  # fmt: skip
 
 

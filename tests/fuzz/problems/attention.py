@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.elements import decoded
+from tests.fuzz.elements import decoded, rounded_rows
 from tests.fuzz.formats import Packed, rows_decoded, tokens_of
 from tests.fuzz.memory import Array
 from tests.fuzz.model import Answer, Precision, Rows, attend
@@ -30,6 +30,11 @@ def scalars(make: Maker, variant: Variant) -> dict[str, Any]:
     if make.chance(0.3):
         found["out_scale"] = make.random.choice((2.0, 0.5, -1.0, 0.0, 1))
     return found
+
+
+def rounds(variant: Variant) -> bool:
+    """Whether a variant multiplies in e4m3, which a call must ask for; older releases have none."""
+    return bool(variant.traits.get("compute_dtype") == "e4m3")
 
 
 def query_dims(make: Maker, variant: Variant) -> tuple[int, int, int]:
@@ -119,6 +124,7 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
         arguments["kv_cache"] = pool(make, variant.form, batch + make.random.choice((0, 1)), capacity)
     arguments["seq_lens"] = make.array("int32", (batch,), ".", np.array(lengths))
     arguments |= scalars(make, variant) | outputs(make, variant, (*outer, heads), (outer[0], heads, outer[1]))
+    arguments |= {"compute_dtype": "e4m3"} if rounds(variant) else {}
     if is_ragged and make.chance(0.5):
         ragged.by_tokens(make, arguments.get("lse"))
     if make.chance(0.1):
@@ -139,9 +145,11 @@ def decode_answers(case: Case, device: str) -> dict[str, Answer]:
     given, traits, form = case.arguments, case.variant.traits, case.variant.form
     q = whole(given["q"])
     batch, q_len, heads, d_qk = q.shape
-    precision = Precision.of(traits["q_dtype"], form, traits["out_dtype"], device)
+    in_e4m3 = rounds(case.variant)
+    precision = Precision.of(traits["q_dtype"], form, traits["out_dtype"], device, in_e4m3)
     factor, out_factor = factors(given)
     numbers = decoded(q, traits["q_dtype"]).reshape(batch * q_len * heads, d_qk)
+    numbers = rounded_rows(numbers) if in_e4m3 else numbers
     rows = attend(numbers, numbers[:0], None, factor, out_factor, precision, form.d_v)
     nobodys = np.ones(batch * q_len, bool)
     for r, (begin, end) in enumerate(ragged.spans(given, batch, q_len)):

@@ -169,7 +169,7 @@ def test_graph_replay_after_lengths_change(variant: Row) -> None:
         out.fill_(float("nan"))
         graph.replay()
         torch.cuda.synchronize()
-        want = reference.decode(**inputs, **case.scalars(), dtype=torch.float64)
+        want = reference.decode(**inputs, **case.scalars(), **case.options, dtype=torch.float64)
         case.compare(out, lse, *want)
 
 

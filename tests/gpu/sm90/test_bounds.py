@@ -34,7 +34,7 @@ def test_wild_lengths_and_pages_read_nothing_outside_the_cache(variant: Row, pag
         rows = pool.view(-1, variant.form.d_qk)[torch.stack(kept).cuda()][None]
         want = reference.decode(
             inputs["q"][:1], rows, None, torch.tensor([len(kept)], device="cuda", dtype=torch.int32),
-            **problem.scalars(), dtype=torch.float64,
+            **problem.scalars(), **problem.options, dtype=torch.float64,
         )  # fmt: skip
         replace(problem, lengths=(len(kept),)).compare(out[:1], lse[:1], *want)
     whole = table[:, :1].clamp(0, len(pool) - 1).contiguous()

@@ -251,10 +251,10 @@ def test_bad_bounds_write_nothing_outside(variant: Row, q_len: int, num_heads: i
 def test_checked_bounds(variant: Row) -> None:
     problem = Decode(variant.name, lengths=(9, 9), q_lens=(1, 1), num_heads=8)
     inputs = problem.tensors()
-    mla.decode(**inputs, **problem.scalars(), max_q_len=1, check=True)
+    mla.decode(**inputs, **problem.scalars(), **problem.options, max_q_len=1, check=True)
     inputs["cu_seqlens_q"] = torch.tensor([0, 2, 2], device="cuda").int()
     with pytest.raises(ValueRangeError, match=r"cu_seqlens_q\[1\]: got 2; accepts 0 to 1"):
-        mla.decode(**inputs, **problem.scalars(), max_q_len=1, check=True)
+        mla.decode(**inputs, **problem.scalars(), **problem.options, max_q_len=1, check=True)
 
 
 @each_with("q_len, num_heads", [(2, 16), (2, 64), (2, 128)])

@@ -75,7 +75,11 @@ def decode(variant: str) -> None:
         out, lse = problem.launch(inputs)
         # The reference runs on the host, because the tools would watch the kernels of torch too.
         on_host = {name: tensor.cpu() for name, tensor in inputs.items()}
-        problem.compare(out.cpu(), lse.cpu(), *reference.decode(**on_host, **problem.scalars(), dtype=torch.float64))
+        problem.compare(
+            out.cpu(),
+            lse.cpu(),
+            *reference.decode(**on_host, **problem.scalars(), **problem.options, dtype=torch.float64),
+        )
 
 
 SPARSE_PROBLEMS: tuple[dict[str, Any], ...] = (

@@ -175,14 +175,30 @@ def samples(problem) -> dict:
     absent = (None,) * 6
     no_plan = (None, "", [0, 0, 0])
     return {
-        "decode": (q, None, kv_cache, None, block_table, seq_lens, None, None, *no_plan, *SCALES, True, 0, False, 0),
+        "decode": (
+            q,
+            None,
+            kv_cache,
+            None,
+            block_table,
+            seq_lens,
+            None,
+            None,
+            *no_plan,
+            None,
+            *SCALES,
+            True,
+            0,
+            False,
+            0,
+        ),
         "decode planned": (
             *(*pair, kv_cache, None, block_table, seq_lens, None, None),
-            *(plan.buffer, plan.variant, [3, 1, 4], *SCALES, True, 0, False, 0),
+            *(plan.buffer, plan.variant, [3, 1, 4], None, *SCALES, True, 0, False, 0),
         ),
         "decode ragged": (
             *(q.transpose(0, 1), None, kv_cache, None, block_table, seq_lens, torch.arange(4, dtype=torch.int32)),
-            *(seq_lens[None], *no_plan, *SCALES, True, 0, False, 1),
+            *(seq_lens[None], *no_plan, None, *SCALES, True, 0, False, 1),
         ),
         "sparse_decode": (q, None, kv_cache, None, indices(3, 1, 6), *absent, None, None, *SCALES, 0),
         "sparse_prefill": (q[:, 0], None, kv_cache[0], None, indices(3, 6, end=16), *absent, *SCALES),

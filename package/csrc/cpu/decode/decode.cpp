@@ -139,6 +139,7 @@ class Launch {
       limits[r] = row_limit(item.entry, item.query, item.first + r);
     }
     work.q_dtype = types_.q;
+    work.compute = types_.compute;
     work.format = &types_.kv;
     work.rows = item.rows;
     work.o_stride = types_.kv.d_v;

@@ -20,10 +20,10 @@ Status launch(const mla_decode_problem& problem, const AttentionTypes& types, Co
 }  // namespace decode
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
-          int kDV = kLatent>
+          int kDV = kLatent, ComputeDType kCompute = ComputeDType::exact>
 struct Decode : Op<mla_decode_problem> {
-  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv, kDQk, kDV>, kOut};
-  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV));
+  static constexpr AttentionTypes kTypes = {kQ, kCacheFormat<kKv, kDQk, kDV>, kOut, kCompute};
+  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute));
 
   static Status can_run(const Problem& problem);
   static Status plan_size(const Problem& problem, int64_t* bytes);
@@ -34,33 +34,40 @@ struct Decode : Op<mla_decode_problem> {
 
 // These are not inline, so that a variant that nobody instantiates is a link error.
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::can_run(const Problem& problem) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::can_run(
+    const Problem& problem) {
   return decode::can_run(problem, kTypes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan_size(const Problem& problem,
-                                                                     int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::plan_size(
+    const Problem& problem, int64_t* bytes) {
   return decode::plan_size(problem, kTypes, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::plan(const Problem& problem, Buffer plan,
-                                                                Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::plan(const Problem& problem,
+                                                                          Buffer plan, Stream) {
   return decode::plan(problem, kTypes, plan);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::workspace_size(const Problem& problem,
-                                                                          int64_t* bytes) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::workspace_size(
+    const Problem& problem, int64_t* bytes) {
   return decode::workspace_size(problem, kTypes, bytes);
 }
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV>
-Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV>::launch(const Problem& problem,
-                                                                  ConstBuffer plan,
-                                                                  Buffer workspace, Stream) {
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk, int kDV,
+          ComputeDType kCompute>
+Status Decode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV, kCompute>::launch(const Problem& problem,
+                                                                            ConstBuffer plan,
+                                                                            Buffer workspace,
+                                                                            Stream) {
   return decode::launch(problem, kTypes, plan, workspace);
 }
 

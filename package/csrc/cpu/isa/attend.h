@@ -42,12 +42,15 @@ struct KvTokens {
 
 // A block of query rows attends tokens [begin, end), of which row r sees those before row_limit[r],
 // or all where there are no limits. o is v_scale * softmax(scale * Q K^T) V, and lse the
-// log-sum-exp of the scaled logits; a row without tokens gets 0 and -inf. `scale` holds the scales
+// log-sum-exp of the scaled logits; a row without tokens gets 0 and -inf. To compute in e4m3 rounds
+// each row of Q, times the power of two that brings its greatest magnitude into (224, 448], and 256
+// P. `scale` holds the scales
 // of Q and of the cache, `v_scale` those of the cache and of the output.
 //
 // @pre scratch has Isa::scratch_bytes and is aligned to 64 bytes; its contents are undefined.
 struct AttendItem {
   DType q_dtype = DType::fp32;  // fp32, fp16, bf16
+  ComputeDType compute = ComputeDType::exact;
   const CacheFormat* format = nullptr;
   int rows = 0;                           // 1..kMaxRows
   const void* const* q_latent = nullptr;  // [rows] -> [latent of the format]

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cpu/isa/convert.h"
+#include "cpu/isa/round_e4m3.h"
 #include "cpu/isa/softmax.h"
 #include "cpu/isa/tile.h"
 #include "cpu/isa/tokens.h"
@@ -33,6 +34,7 @@ inline void pack_q(const AttendItem& item, int rows, Fp32Scratch<kDQk>& scratch)
       if (first + r < item.rows) {
         to_fp32(item.q_dtype, item.q_latent[first + r], row, format.latent);
         to_fp32(item.q_dtype, item.q_rope[first + r], row + format.latent, format.rope);
+        if (item.compute == ComputeDType::e4m3) round_query_to_e4m3(row, kDQk);
       } else {
         __builtin_memset(row, 0, sizeof scratch.kv[0]);
       }
@@ -71,6 +73,9 @@ inline void attend_fp32(const AttendItem& item, Widths<kDQk, kDV>) {
     score_block<Fp32Dot, kDQk, kDQk, kScoreStride>(scratch.q, padded_rows / kLanes, scratch.kv[0],
                                                    tokens, scratch.scores[0], ahead);
     softmax(scratch.scores[0], scratch.position, tokens, padded_rows, item.scale, state);
+    for (int t = 0; item.compute == ComputeDType::e4m3 && t < tokens; ++t) {
+      round_probabilities_to_e4m3(scratch.scores[t], item.rows);
+    }
     value_block<Fp32Dot, kDV, kScoreStride, kDQk>(scratch.scores[0], item.rows, scratch.kv[0],
                                                   tokens, correction, item.o, item.o_stride, ahead);
     correction = state.correction;

@@ -33,7 +33,8 @@ inline bool has_bf16_products(const AttendItem& item) {
                        (format.rope_type == DType::e4m3 || format.rope_type == DType::bf16) &&
                        format.scale_group % kVectorColumns == 0;
   const bool has_vectors = format.latent % kVectorColumns == 0 && format.rope % kVectorColumns == 0;
-  return item.q_dtype == DType::bf16 && (is_bf16 || is_e4m3) && has_vectors;
+  return item.q_dtype == DType::bf16 && (is_bf16 || is_e4m3) && has_vectors &&
+         item.compute == ComputeDType::exact;
 }
 
 // Puts 16-bit halves into words of (low, high), in the order 0 16 1 17 ...

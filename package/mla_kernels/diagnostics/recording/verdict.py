@@ -16,8 +16,8 @@ from mla_kernels.payloads.registry import Variant
 _SIXTEEN, _SINGLE, _QUANTISED = 2.0**-5, 2.0**-12, 0.1
 """What an element may be off by, of the larger of its own size and the root mean square of its row: what a row loses by
 cancelling is no error. A 16-bit kernel rounds weights and outputs to 2^-9 of themselves, float32 is off by some 2^-15
-where logits are large, and where queries are e4m3, so are the weights, each off by up to 2^-4. What is broken is off by
-far more."""
+where logits are large, and where queries or products are e4m3, so are the weights, each off by up to 2^-4. What is
+broken is off by far more."""
 _LOGARITHM, _ROUNDED_KEYS = (1e-4, 2.0**-13), (4e-3, 2.0**-10)
 """What a logarithm may be off by, absolutely and relatively. Logits are sums in float32 of exact products, but for
 formats whose rows have scales: a 16-bit kernel rounds code times scale."""
@@ -114,7 +114,7 @@ def _exact(name: str, got: Tensor, want: Tensor) -> Difference:
 
 
 def _close(variant: Variant, name: str, got: Tensor, want: Tensor) -> Difference:
-    computed_in = {variant.baked.get(trait) for trait in ("q_dtype", "in_dtype", "out_dtype")}
+    computed_in = {variant.baked.get(trait) for trait in ("q_dtype", "in_dtype", "out_dtype", "compute_dtype")}
     single = not {"bf16", "fp16", "e4m3"} & computed_in
     got, want = got.double(), want.double()
     if name.startswith("out") and "lse" not in name:

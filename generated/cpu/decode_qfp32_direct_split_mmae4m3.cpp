@@ -1,0 +1,4 @@
+// Generated from codegen/matrix.
+#include "cpu/decode/decode.h"
+
+template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>;
