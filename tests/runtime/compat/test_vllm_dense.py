@@ -64,6 +64,7 @@ def make_builder(name: str, impl: Any, dtype: torch.dtype = torch.bfloat16, page
     config = SimpleNamespace(
         compilation_config=SimpleNamespace(static_forward_context={"layer": layer}),
         model_config=SimpleNamespace(dtype=dtype),
+        parallel_config=SimpleNamespace(cp_kv_cache_interleave_size=1),
     )
     made.num_heads, made.dcp_world_size, made.model_config = impl.num_heads, ranks, config.model_config
     return made(SimpleNamespace(block_size=page), ["layer"], config, torch.device("cpu"))
