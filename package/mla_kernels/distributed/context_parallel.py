@@ -241,13 +241,13 @@ class ContextParallel:
         kv_scale: float,
     ) -> None:
         """Attend to the rank's tokens; results are written where they are sent from."""
-        requests = len(step.lengths), step.q_len
         for heads, plan in zip(_launches(len(queries)), step.plans, strict=True):
+            shape = heads.stop - heads.start, len(step.lengths), step.q_len
             decode(
-                queries[heads].transpose(0, 1).unflatten(0, requests), kv_cache, step.block_table, step.lengths,
-                token_seq_lens=step.token_lengths, plan=plan, softmax_scale=softmax_scale, kv_scale=kv_scale,
-                out=to.out[heads].transpose(0, 1).unflatten(0, requests),
-                lse=to.lse[heads].unflatten(1, requests).transpose(0, 1),
+                queries[heads].view(*shape, queries.shape[2]).permute(1, 2, 0, 3), kv_cache, step.block_table,
+                step.lengths, token_seq_lens=step.token_lengths, plan=plan, softmax_scale=softmax_scale,
+                kv_scale=kv_scale, out=to.out[heads].view(*shape, to.out.shape[2]).permute(1, 2, 0, 3),
+                lse=to.lse[heads].view(shape).transpose(0, 1),
             )  # fmt: skip
 
     def _own(self, seq_lens: torch.Tensor) -> torch.Tensor:
