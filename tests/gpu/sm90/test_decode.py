@@ -206,9 +206,8 @@ LAUNCHES = [
 def seen_by_tokens(inputs: dict[str, Any]) -> torch.Tensor:
     """Of each request the first token sees no key and the last one all, behind which the cache is NaN."""
     lengths = inputs["token_seq_lens"]
-    last = torch.tensor(lengths.shape[1] - 1).cuda()
     if "cu_seqlens_q" not in inputs:
-        lengths[:, 0], lengths[:, last] = 0, inputs["seq_lens"]
+        lengths[:, 0], lengths[:, -1] = 0, inputs["seq_lens"]
         return lengths == 0
     bounds = inputs["cu_seqlens_q"].long()
     some = bounds.diff() > 0
