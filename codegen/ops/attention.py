@@ -112,8 +112,8 @@ DECODE = Op(
             ("b", "s"),
             optional=True,
             keyword=True,
-            doc="How many of its request's first keys each query token sees, 0 to ``seq_lens``. ``causal`` has no"
-            " effect then.",
+            doc="How many of its request's first keys each query token sees, 0 to ``seq_lens``; [1, num_tokens] with"
+            " ``cu_seqlens_q``, and tokens of no request may say anything. ``causal`` has no effect then.",
         ),
     ),
     (

@@ -79,9 +79,10 @@ def read_rows(
     row, scales = (pool[index] for pool, index in _places(kv_cache.view(torch.uint8), slots, form))
     latent = decoded(row[:, : form.scale_offset or form.rope_offset], form.latent_type).to(dtype)[:, : form.latent]
     rope = decoded(row[:, form.rope_offset : form.rope_offset + rope_bytes(form)], form.rope_type).to(dtype)
-    factors = decoded(scales, form.scale_type).to(dtype)[:, : form.latent // form.scale_group]
-    if form.scale_interleave > 1:
-        factors = factors.unflatten(1, (form.scale_interleave, -1)).transpose(1, 2).flatten(1)
+    groups, apart = form.latent // form.scale_group, form.scale_interleave
+    factors = decoded(scales, form.scale_type).to(dtype)[:, :groups]
+    if apart > 1:
+        factors = factors.reshape(-1, apart, groups // apart).transpose(1, 2).flatten(1)
     return torch.cat([latent * factors.repeat_interleave(form.scale_group, -1), rope], -1)
 
 
@@ -135,7 +136,8 @@ def quantised(latent: Tensor, form: CacheFormat, *, power_of_two_scales: bool = 
         scales, groups = scales.masked_fill(lost, torch.nan), groups.masked_fill(lost, 0.0)
     stored = encoded(scales.flatten(1), form.scale_type)
     if form.scale_interleave > 1:  # a scale has one byte
-        stored = stored.unflatten(1, (-1, form.scale_interleave)).transpose(1, 2).flatten(1)
+        apart = form.scale_interleave
+        stored = stored.reshape(-1, stored.shape[1] // apart, apart).transpose(1, 2).flatten(1)
     codes = encoded((groups / scales).flatten(1), form.latent_type)
     padding = stored.new_zeros(len(latent), form.scale_bytes - stored.shape[1])
     return codes, torch.cat([stored, padding], -1)

@@ -27,7 +27,9 @@ CSRC = Path(__file__).parents[2] / "package" / "csrc"
 LAYOUTS = {
     ("fp32", 576, 512): {"rope_offset": 2048, "row_bytes": 2304, "token_bytes": 2304, "is_bytes": False},
     ("e4m3", 576, 512): {"rope_offset": 512, "token_bytes": 576, "scale_bytes": 0, "is_bytes": False},
-    ("fp8_ds_mla", 576, 512): {"scale_offset": 512, "scale_bytes": 16, "rope_offset": 528, "token_bytes": 656},
+    ("fp8_ds_mla", 576, 512): {
+        "scale_offset": 512, "scale_bytes": 16, "scale_interleave": 1, "rope_offset": 528, "token_bytes": 656,
+    },
     ("bf16", 512, 512): {"latent": 512, "rope": 0, "row_bytes": 1024, "is_bytes": False},
     ("bf16", 320, 256): {"latent": 256, "rope": 64, "rope_offset": 512, "row_bytes": 640},
     ("fp8_ds_v4", 512, 512): {
@@ -37,10 +39,18 @@ LAYOUTS = {
     ("fp8_ds_v41", 512, 512): {"scale_offset": 512, "scale_bytes": 16, "rope_offset": 528, "row_bytes": 528},
     ("fp4_ds_v41", 512, 512): {"scale_offset": 256, "scale_bytes": 32, "row_bytes": 288, "token_bytes": 288},
     ("fp8_ds_mla", 512, 512): {"scale_offset": 512, "scale_bytes": 16, "rope_offset": 528, "token_bytes": 528},
+    ("nvfp4_ds_mla", 576, 512): {
+        "rope_offset": 256, "scale_offset": 320, "scale_bytes": 32, "scale_interleave": 4, "token_bytes": 352,
+    },
     ("bf16", 288, 256): {"latent": 256, "rope": 32, "row_bytes": 576},
     ("mxfp4_next", 288, 288): {"rope_offset": 128, "row_bytes": 192, "scale_bytes": 16, "token_bytes": 208},
 }  # fmt: skip
 """The offsets of each format by name and widths, counted by hand."""
+SCALE_PLACES = {
+    "nvfp4_ds_mla": {0: 0, 1: 8, 2: 16, 3: 24, 4: 1, 5: 9, 30: 23, 31: 31},
+    "fp8_ds_mla": {0: 0, 1: 1, 2: 2, 3: 3},
+}
+"""Which of the scales of a token is that of a group."""
 
 
 @pytest.fixture
@@ -76,6 +86,11 @@ def test_a_format_of_a_next_model_needs_a_row_and_its_header_compiles(extended, 
         "static_assert(mla::kCacheFormat<mla::DType::fp8_ds_v4, 512, 512>.page_bytes(64) == 65 * 576);",
         "static_assert(mla::kCacheFormat<mla::DType::fp8_ds_mla>.page_bytes(64) == 64 * 656);",
         "static_assert(mla::kCacheFormat<mla::DType::bf16>.has_rope_view());",
+        *(
+            f"static_assert(mla::kCacheFormat<mla::DType::{name}>.scale_index({group}) == {place});"
+            for name, places in SCALE_PLACES.items()
+            for group, place in places.items()
+        ),
         "static_assert(!mla::kCacheFormat<mla::DType::bf16, 512, 512>.has_rope_view());",
     ]
     source = tmp_path / "checks.cpp"
@@ -212,6 +227,7 @@ token_bytes = 576
         ("token_bytes = 656", "token_bytes = 640", "token_bytes = 640, but the parts of a token take 656"),
         ("group = 128", "group = 100", "groups of 100 do not divide a latent of 512 columns"),
         ('group = 128, place = "row"', 'group = 128, place = "row", bytes = 8', "8 bytes do not hold a token's scales"),
+        ("interleave = 4", "interleave = 5", "scales: interleave = 5 does not divide 32 groups"),
         ("token_bytes = 656", "token_bytes = 656\nd_v = 600", "d_v = 600; accepts 512 (the latent) to 576"),
         ('name = "fp16"', 'name = "bf16"', "has the same name and widths"),
         ("latent = 512\nrope = 64", "latent = 384\nrope = 64", "no format has the default widths 384 and 64"),
@@ -245,7 +261,9 @@ def test_each_mistake_in_a_row_is_said(before, after, said):
         ('place = "row"', 'place = "column"', "format.scales.place: got 'column'; accepts tensor, row, row_end, page"),
         ("group = 128, ", "", "formats.toml:46: format.scales: field 'group' is missing"),
         ('place = "tensor"', 'place = "tensor", group = 8', "format.scales.group: got 8; accepts nothing"),
+        ('place = "tensor"', 'place = "tensor", interleave = 2', "format.scales.interleave: got 2; accepts nothing"),
         ("token_bytes = 656", "token_bytes = 656\npage_multiple = 0", "got 0; accepts an integer from 1"),
+        ("interleave = 4", "interleave = 0", "format.scales.interleave: got 0; accepts an integer from 1"),
     ],
 )
 def test_a_row_of_another_form_is_named_by_its_line(extended, before, after, said):

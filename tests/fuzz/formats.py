@@ -39,6 +39,8 @@ class Packed:
         What the bytes of a page are a multiple of.
     rope_element : str
         The type of the rope part in a format of bytes; it has no scale.
+    interleave : int
+        The scale of group ``g`` of ``n`` is the one at ``n // interleave * (g % interleave) + g // interleave``.
     """
 
     latent: int
@@ -52,6 +54,7 @@ class Packed:
     page_multiple: int = 1
     behind_rope: bool = False
     rope_element: str = "bf16"
+    interleave: int = 1
 
     @property
     def d_qk(self) -> int:
@@ -95,15 +98,17 @@ class Packed:
         return self.width - self.scale_bytes
 
     def parts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Codes, scales and rope part of tokens [n, width] of bytes, each as it is stored."""
-        places = {"codes": self.code_bytes, "scales": self.scale_bytes, "rope": self.rope_bytes}
+        """Codes, scales in the order of their groups, and rope part of tokens [n, width] of bytes."""
+        sizes = {"codes": self.code_bytes, "scales": self.scale_bytes, "rope": self.rope_bytes}
         found, first = {}, 0
         for name in self.order:
-            found[name] = np.ascontiguousarray(rows[:, first : first + places[name]])
-            first += places[name]
+            found[name] = np.ascontiguousarray(rows[:, first : first + sizes[name]])
+            first += sizes[name]
         scales = np.ascontiguousarray(found["scales"][:, : self.scale_bytes - self.padding])
         typed = scales.view(np.float32) if self.scale == "fp32" else scales
-        return found["codes"], typed, found["rope"].view(STORED[self.rope_element])
+        group = np.arange(typed.shape[1])
+        places = len(group) // self.interleave * (group % self.interleave) + group // self.interleave
+        return found["codes"], typed[:, places], found["rope"].view(STORED[self.rope_element])
 
 
 PLAIN = {(d_qk, d_v): Packed(latent, d_qk - latent, d_v, "") for d_qk, latent, d_v in (
@@ -117,7 +122,9 @@ BYTES = {
     ("fp8_ds_v4", 512): Packed(448, 64, 512, "e4m3", "e8m0", 64, padding=1, behind_page=True, page_multiple=576),
     ("fp4_ds_v41", 512): Packed(512, 0, 512, "e2m1", "e4m3", 16),
     ("mxfp4_ds_v4", 512): Packed(448, 64, 512, "e2m1", "e8m0", 32, padding=2),
-    ("nvfp4_ds_mla", 576): Packed(512, 64, 512, "e2m1", "e4m3", 16, behind_rope=True, rope_element="e4m3"),
+    ("nvfp4_ds_mla", 576): Packed(
+        512, 64, 512, "e2m1", "e4m3", 16, behind_rope=True, rope_element="e4m3", interleave=4
+    ),
 }
 """Formats of bytes, by name and ``d_qk``."""
 TWINS = frozenset({528})

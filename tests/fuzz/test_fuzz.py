@@ -64,11 +64,33 @@ def test_every_kind_of_case_has_ragged_queries() -> None:
 def test_ragged_queries_are_made_wrong() -> None:
     space = Space()
     wrong = {wild.wild(make, case).label for make, case in ragged_decodes(0, 200)}
-    wrong |= {mutated(make, case, space).label for make, case in ragged_decodes(10_000, 800) if space.reset() is None}
+    wrong |= {mutated(make, case, space).label for make, case in ragged_decodes(10_000, 4000) if space.reset() is None}
     assert {"cu_seqlens_q out of range", "max_q_len below the tokens of a request"} <= wrong
     assert {"max_q_len 0 with cu_seqlens_q", "cu_seqlens_q is None", "cu_seqlens_q of another extent"} <= wrong
     assert "cu_seqlens_q with a dimension more" in wrong
     assert wrong & {f"cu_seqlens_q of {dtype}" for dtype in ("int8", "int16", "uint8", "float32", "float64")}
+
+
+def decodes_with_lengths_of_tokens(first: int, count: int) -> Iterator[tuple[Maker, Case]]:
+    """So many legal decodes that say how many keys each query token sees."""
+    noise, variants = shared("cpu")
+    made = (Maker(seed, noise, "cpu") for seed in itertools.count(first))
+    cases = ((make, PROBLEMS["decode"](make, make.random.choice(variants["decode"]))) for make in made)
+    return itertools.islice((pair for pair in cases if "token_seq_lens" in pair[1].arguments), count)
+
+
+def test_lengths_of_tokens_are_drawn_and_made_wrong() -> None:
+    space = Space()
+    given_ones = [case.arguments for _, case in decodes_with_lengths_of_tokens(0, 300)]
+    assert {"cu_seqlens_q" in given for given in given_ones} == {"block_table" in given for given in given_ones}
+    assert {given.get("causal") for given in given_ones} == {None, True, False}
+    assert any(given["token_seq_lens"].strides[1] > 1 for given in given_ones)
+    wrong = {wild.wild(make, case).label for make, case in decodes_with_lengths_of_tokens(0, 100)}
+    made = decodes_with_lengths_of_tokens(10_000, 1200)
+    wrong |= {mutated(make, case, space).label for make, case in made if space.reset() is None}
+    name = "token_seq_lens"
+    assert {f"{name} out of range", f"{name} of another extent", f"{name} of int16", f"{name} on meta"} <= wrong
+    assert {f"{name} with a dimension more", f"{name} with a dimension fewer", f"{name} is 3"} <= wrong
 
 
 def forms(case: Case) -> set[str]:

@@ -20,8 +20,9 @@ LEVELS = (
     ("kernels", "resolve"),
     ("api", "models"),
     ("__init__",),
+    ("distributed",),
     ("compat",),
-    ("backends", "diagnostics", "distributed"),
+    ("backends", "diagnostics"),
     ("__main__",),
 )
 """The folders and modules at the top of the package, lowest first; those of one level do not know each other."""

@@ -63,7 +63,8 @@ def decode(
         ``cu_seqlens_q[r + 1]`` of ``q``, whose ``batch`` is then 1. It has ``num_requests + 1`` elements; tokens from
         the last one on belong to no request, and nothing is written for them.
     token_seq_lens : int32 [batch, q_len], optional
-        How many of its request's first keys each query token sees, 0 to ``seq_lens``. ``causal`` has no effect then.
+        How many of its request's first keys each query token sees, 0 to ``seq_lens``; [1, num_tokens] with
+        ``cu_seqlens_q``, and tokens of no request may say anything. ``causal`` has no effect then.
     plan : Plan, optional
         From ``kernel.plan(seq_lens)``; made for this call unless given.
     compute_dtype : str or dtype, optional

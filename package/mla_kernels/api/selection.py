@@ -64,7 +64,7 @@ def _found(config: Config, out: Packed | None) -> Kernel:
             raise
         near = variants(**{field: value for field, value in config.items() if field != "out_dtype"})
         accepted = dict.fromkeys(stored_name(str(variant.baked["out_dtype"])) for variant in near)
-        if not accepted:
+        if not accepted or stored_name(str(asked)) in accepted:  # then it is not the type of out that has none
             raise
         raise DTypeError("out", stored_name(str(asked)), ", ".join(accepted)) from error
 

@@ -53,9 +53,11 @@ class Step:
 
     Attributes
     ----------
-    block_table : int32 [batch * q_len, table_width]
-    lengths : int32 [batch * q_len]
-        Tokens of the rank that each query token sees.
+    block_table : int32 [batch, table_width]
+    lengths : int32 [batch]
+        Tokens of each request that the rank has.
+    token_lengths : int32 [batch, q_len], optional
+        Tokens of the rank that each query token sees; None where a request has one, which sees all.
     plans : tuple of Plan
         Of each launch, which has up to 128 of the heads.
     q_len : int
@@ -65,6 +67,7 @@ class Step:
 
     block_table: torch.Tensor
     lengths: torch.Tensor
+    token_lengths: torch.Tensor | None
     plans: tuple[Plan, ...]
     q_len: int
     exchange: Exchange
@@ -73,7 +76,6 @@ class Step:
 class ContextParallel:
     """The ranks of a group that share the caches of all requests; every rank makes one.
 
-    Each query token is a request of the kernel, since the tokens of a step that it may not see lie on different ranks.
     Launches can be captured in a CUDA graph once the same shapes have run without one.
 
     Ranks exchange queries and partial results in one of two ways, and all of them in the same one, which the attribute
@@ -159,17 +161,16 @@ class ContextParallel:
         """
         batch, q_len, num_heads, d_qk = q.shape
         self._require_agreement((batch, q_len, num_heads, d_qk, q.element_size(), self.interleave), q.device)
+        # The tokens of a step that a query token does not see are on different ranks, which no causal mask can say.
         seen = seq_lens[:, None] + torch.arange(1 - q_len, 1, dtype=torch.int32, device=seq_lens.device)
-        lengths = local_lengths(
-            seen.clamp_(min=0).flatten(), rank=self.rank, world_size=self.world_size, interleave=self.interleave
-        )
-        table = block_table if q_len == 1 else block_table.repeat_interleave(q_len, 0)
+        token_lengths = self._own(seen.clamp_(min=0)) if q_len > 1 else None
+        lengths = self._own(seq_lens)
         plans = []
         for heads in _launches(num_heads * self.world_size):
-            tokens = q.new_empty(1).expand(batch * q_len, 1, heads.stop - heads.start, d_qk)
+            tokens = q.new_empty(1).expand(batch, q_len, heads.stop - heads.start, d_qk)
             kernel = decode_kernel(tokens, kv_cache, None, True)
-            plans.append(kernel.plan(lengths, num_heads=tokens.shape[2], q_len=1))
-        return Step(table, lengths, tuple(plans), q_len, self._exchange(self._shape(q)))
+            plans.append(kernel.plan(lengths, num_heads=tokens.shape[2], q_len=q_len))
+        return Step(block_table, lengths, token_lengths, tuple(plans), q_len, self._exchange(self._shape(q)))
 
     def decode(
         self,
@@ -214,8 +215,9 @@ class ContextParallel:
         """
         batch, q_len, num_heads, d_qk = q.shape
         tokens, d_v = batch * q_len, D_V[d_qk]
-        if (q_len, tokens) != (step.q_len, len(step.lengths)):
-            raise ShapeError("q", f"shape {list(q.shape)}", f"{len(step.lengths)} tokens, {step.q_len} of each request")
+        if (batch, q_len) != (len(step.lengths), step.q_len):
+            requests = f"{len(step.lengths)} requests with {step.q_len} tokens each, as the step has"
+            raise ShapeError("q", f"shape {list(q.shape)}", requests)
         partials = Records(self._shape(q))
         queries = step.exchange.gather(q.flatten(0, 1).transpose(0, 1).contiguous())
         self._attend(queries, kv_cache, step, partials, softmax_scale=softmax_scale, kv_scale=kv_scale)
@@ -240,11 +242,17 @@ class ContextParallel:
     ) -> None:
         """Attend to the rank's tokens; results are written where they are sent from."""
         for heads, plan in zip(_launches(len(queries)), step.plans, strict=True):
+            shape = heads.stop - heads.start, len(step.lengths), step.q_len
             decode(
-                queries[heads].transpose(0, 1)[:, None], kv_cache, step.block_table, step.lengths, plan=plan,
-                softmax_scale=softmax_scale, kv_scale=kv_scale, out=to.out[heads].transpose(0, 1)[:, None],
-                lse=to.lse[heads].transpose(0, 1)[:, :, None],
+                queries[heads].view(*shape, queries.shape[2]).permute(1, 2, 0, 3), kv_cache, step.block_table,
+                step.lengths, token_seq_lens=step.token_lengths, plan=plan, softmax_scale=softmax_scale,
+                kv_scale=kv_scale, out=to.out[heads].view(*shape, to.out.shape[2]).permute(1, 2, 0, 3),
+                lse=to.lse[heads].view(shape).transpose(0, 1),
             )  # fmt: skip
+
+    def _own(self, seq_lens: torch.Tensor) -> torch.Tensor:
+        """How many of each request's tokens this rank has."""
+        return local_lengths(seq_lens, rank=self.rank, world_size=self.world_size, interleave=self.interleave)
 
     def _shape(self, q: torch.Tensor) -> LayerShape:
         batch, q_len, num_heads, d_qk = q.shape

@@ -54,10 +54,9 @@ def _decode(problem: Problem) -> None:
 def _token_lengths(problem: Problem, lengths: list[int]) -> None:
     """Refuse tokens that see more keys than their request has; those of no request may say anything."""
     stated = _values(problem["token_seq_lens"])
+    bounds = None if problem.get("cu_seqlens_q") is None else _values(problem["cu_seqlens_q"])
     for r, length in enumerate(lengths):
-        b, begin, end = r, 0, len(stated[0])
-        if problem.get("cu_seqlens_q") is not None:
-            b, (begin, end) = 0, _values(problem["cu_seqlens_q"])[r : r + 2]
+        b, begin, end = (r, 0, len(stated[r])) if bounds is None else (0, *bounds[r : r + 2])
         for s in range(begin, end):
             _within(f"token_seq_lens[{b}, {s}]", stated[b][s], 0, length, f", seq_lens[{r}]")
 

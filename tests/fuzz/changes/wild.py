@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from tests.fuzz.memory import Array
+from tests.fuzz.problems import ragged
 from tests.fuzz.problems.case import Case, Maker
 
 INT_MAX, INT_MIN = 2**31 - 1, -(2**31)
@@ -65,6 +66,20 @@ def query_bounds(make: Maker, case: Case) -> None:
     place = make.random.randrange(len(known))
     below = known[place - 1] - 1 if place else -1
     return put(make, case, "cu_seqlens_q", (place,), (below, -1, INT_MIN, tokens + 1, INT_MAX))
+
+
+def token_lengths(make: Maker, case: Case) -> None:
+    """A token that sees a negative number of keys, or more than its request has or the table has pages for."""
+    given = case.arguments
+    if "token_seq_lens" not in given:
+        return make.random.choice((lengths, pages))(make, case)
+    batch, q_len = given["token_seq_lens"].shape
+    known = zip(given["seq_lens"].values, ragged.spans(given, batch, q_len), strict=True)
+    tokens = [(int(n), token) for n, span in known for token in range(*span)]
+    if not tokens:
+        return lengths(make, case)
+    n, token = make.random.choice(tokens)
+    return put(make, case, "token_seq_lens", divmod(token, q_len), (-1, INT_MIN, n + 1, n + 1, INT_MAX))
 
 
 def pages(make: Maker, case: Case) -> None:
@@ -154,7 +169,7 @@ def first(value: object) -> Array:
 
 
 KINDS: dict[str, tuple[Callable[[Maker, Case], None], ...]] = {
-    "decode": (lengths, pages, query_bounds, query_bounds),
+    "decode": (lengths, pages, query_bounds, query_bounds, token_lengths, token_lengths),
     "sparse_decode": (indices, counts),
     "sparse_prefill": (indices, counts),
     "merge_states": (states,),

@@ -123,21 +123,30 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     else:
         arguments["kv_cache"] = pool(make, variant.form, batch + make.random.choice((0, 1)), capacity)
     arguments["seq_lens"] = make.array("int32", (batch,), ".", np.array(lengths))
+    if make.chance(ragged.SHARE_OF_LENGTHS):
+        arguments["token_seq_lens"] = ragged.token_lengths(make, arguments, lengths, outer)
     arguments |= scalars(make, variant) | outputs(make, variant, (*outer, heads), (outer[0], heads, outer[1]))
     arguments |= {"compute_dtype": "e4m3"} if rounds(variant) else {}
     if is_ragged and make.chance(0.5):
         ragged.by_tokens(make, arguments.get("lse"))
-    if make.chance(0.1):
-        arguments["check"] = True
-    if make.chance(0.5):
-        arguments["causal"] = make.random.choice((True, False))
-    if make.chance(0.3):
-        arguments["max_splits"] = make.random.choice((0, 1, 2, 3, 7, 64, MOST_SPLITS[make.device]))
-    if make.chance(0.2):
-        arguments["batch_invariant"] = make.random.choice((True, False))
+    arguments |= dense_options(make)
     case = Case("decode", variant, arguments, dict, notes={"dims": (batch, q_len, heads)})
     case.answers = lambda: decode_answers(case, make.device)
     return case
+
+
+def dense_options(make: Maker) -> dict[str, Any]:
+    """Options of dense decode, each given or not."""
+    found: dict[str, Any] = {}
+    if make.chance(0.1):
+        found["check"] = True
+    if make.chance(0.5):
+        found["causal"] = make.random.choice((True, False))
+    if make.chance(0.3):
+        found["max_splits"] = make.random.choice((0, 1, 2, 3, 7, 64, MOST_SPLITS[make.device]))
+    if make.chance(0.2):
+        found["batch_invariant"] = make.random.choice((True, False))
+    return found
 
 
 def decode_answers(case: Case, device: str) -> dict[str, Answer]:
@@ -156,10 +165,9 @@ def decode_answers(case: Case, device: str) -> dict[str, Answer]:
         if begin == end:
             continue
         keys, positions, n = request_keys(case, r)
-        seen = None
-        if given.get("causal", True):
-            last = np.maximum(n - (end - begin) + 1 + np.arange(end - begin), 0)
-            seen = np.repeat(np.searchsorted(positions, last), heads)
+        seen = ragged.seen(given, (begin, end), n)
+        if seen is not None:
+            seen = np.repeat(np.searchsorted(positions, seen), heads)
         place = slice(begin * heads, end * heads)
         rows.put(place, attend(numbers[place], keys, seen, factor, out_factor, precision, form.d_v))
         nobodys[begin:end] = False

@@ -1,4 +1,4 @@
-"""Ragged queries of dense decode: one batch of tokens, of which each request has a number of its own."""
+"""Query tokens of dense decode: numbers of them that differ between requests, and a number of keys for each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.fuzz.memory import Array
 from tests.fuzz.problems.case import Maker, Variant
 
 SHARE = 0.25
+SHARE_OF_LENGTHS = 0.25
 PAGED_ONLY = "sm100f"
 """The arch whose kernels take ragged queries over paged caches only."""
 MOST_ROWS = 160
@@ -56,3 +57,24 @@ def spans(given: dict[str, Any], batch: int, q_len: int) -> list[tuple[int, int]
     if "cu_seqlens_q" not in given:
         return [(b * q_len, (b + 1) * q_len) for b in range(batch)]
     return list(pairwise(map(int, given["cu_seqlens_q"].values)))
+
+
+def token_lengths(make: Maker, given: dict[str, Any], lengths: list[int], outer: tuple[int, int]) -> Array:
+    """``token_seq_lens`` of a legal call: up to the length of the request, and anything for tokens of none."""
+    nobodys = make.random.choice((0, -1, -(2**31), 2**31 - 1))
+    values = np.full(outer[0] * outer[1], nobodys, np.int64)
+    for n, (begin, end) in zip(lengths, spans(given, *outer), strict=True):
+        for token in range(begin, end):
+            values[token] = make.random.choice((0, n, n // 2, make.random.randrange(n + 1)))
+    return make.array("int32", outer, "ss", values.reshape(outer))
+
+
+def seen(given: dict[str, Any], span: tuple[int, int], n: int) -> np.ndarray | None:
+    """How many of the first ``n`` keys each token of a request sees; None where each sees all."""
+    begin, end = span
+    stated = given.get("token_seq_lens")
+    if stated is not None:
+        return np.clip(stated.values.reshape(-1)[begin:end], 0, n)
+    if not given.get("causal", True):
+        return None
+    return np.maximum(n - (end - begin) + 1 + np.arange(end - begin), 0)

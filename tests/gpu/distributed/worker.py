@@ -78,6 +78,7 @@ PROBLEMS = (
     Problem((3000, 20, 0, 641, 64)),
     Problem((20,), q_len=2),
     Problem((129, 1, 65, 2000, 64), q_len=2, heads=64),
+    Problem((129, 2, 4097, 64), q_len=4),
     Problem((5000, 100), heads=64),
     Problem((200,) * 33),
 )

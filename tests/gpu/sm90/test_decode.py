@@ -190,6 +190,76 @@ def test_wild_lengths_of_tokens(variant: Row, q_len: int, num_heads: int) -> Non
     problem.compare(*problem.run(inputs), *problem.expected(want))
 
 
+LAUNCHES = [
+    (2, 16, 64, (777,)),  # swap_ab, one request
+    (2, 8, 8, (777, 3, 0, 65)),
+    (4, 16, 64, (300, 20000, 3, 64)),  # rows_m64 by TMA
+    (4, 16, 1, (300, 777, 3, 64)),  # by cp.async, page by page
+    (3, 128, 64, (300, 777, 3, 64)),  # a cluster for each request
+    (67, 3, 64, (700, 90)),
+    (4, 16, 64, (20000,)),  # one request in many parts
+    (2, 128, 64, (9000,)),
+]
+"""Query tokens, heads, tokens of a page, and lengths of requests."""
+
+
+def seen_by_tokens(inputs: dict[str, Any]) -> torch.Tensor:
+    """Of each request the first token sees no key and the last one all, behind which the cache is NaN."""
+    lengths = inputs["token_seq_lens"]
+    if "cu_seqlens_q" not in inputs:
+        lengths[:, 0], lengths[:, -1] = 0, inputs["seq_lens"]
+        return lengths == 0
+    bounds = inputs["cu_seqlens_q"].long()
+    some = bounds.diff() > 0
+    lengths[0, bounds[:-1][some]] = 0
+    lengths[0, bounds[1:][some] - 1] = inputs["seq_lens"][some]
+    of_requests = torch.arange(lengths.shape[1], device="cuda") < bounds[-1]
+    return (lengths == 0) & of_requests
+
+
+@pytest.mark.parametrize("ragged", [True, False])
+@each_with("q_len, num_heads, page_size", sorted({launch[:3] for launch in LAUNCHES}))
+def test_tokens_that_see_nothing_beside_those_that_see_all(
+    variant: Row, q_len: int, num_heads: int, page_size: int, ragged: bool
+) -> None:
+    for lengths in (launch[3] for launch in LAUNCHES if launch[:3] == (q_len, num_heads, page_size)):
+        q_lens = (q_len, 1, 0, q_len)[: len(lengths)] if ragged else ()
+        problem = Decode(
+            variant.name, lengths=lengths, q_len=q_len, q_lens=q_lens, num_heads=num_heads, page_size=page_size,
+            per_token=True, seed=num_heads,
+        )  # fmt: skip
+        inputs = problem.tensors()
+        nothing = seen_by_tokens(inputs)
+        out, lse = problem.run(inputs)
+        problem.compare(out, lse, *problem.expected(inputs))
+        assert not out[nothing].any()
+        assert bool((lse.transpose(1, 2)[nothing] == -torch.inf).all())
+
+
+@pytest.mark.parametrize("ragged", [True, False])
+@each_with("q_len, num_heads", [(2, 16), (4, 16), (4, 128)])
+def test_a_graph_serves_other_lengths_of_tokens(variant: Row, q_len: int, num_heads: int, ragged: bool) -> None:
+    q_lens = (q_len, 1, q_len) if ragged else ()
+    problem = Decode(
+        variant.name, lengths=(700, 9, 65), q_len=q_len, q_lens=q_lens, num_heads=num_heads, per_token=True
+    )
+    inputs, kernel = problem.tensors(), problem.kernel()
+    kernel.prepare()
+    plan = problem.plan(kernel, inputs["seq_lens"]) or kernel.plan(inputs["seq_lens"], num_heads=num_heads, q_len=q_len)
+    run: dict[str, Any] = {**inputs, **problem.scalars(), "plan": plan}
+    out, lse = kernel(**run)
+    size = kernel.workspace_size(**inputs, **({"max_q_len": q_len} if ragged else {}))
+    run |= {"out": out, "lse": lse, "workspace": torch.empty(size, dtype=torch.uint8, device="cuda")}
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(**run)
+    seen_by_tokens(inputs)
+    out.fill_(torch.nan)
+    lse.fill_(torch.nan)
+    graph.replay()
+    problem.compare(out, lse, *problem.expected(inputs))
+
+
 @pytest.mark.parametrize("strided", [True, False])
 @pytest.mark.parametrize("split_q", [True, False])
 @each_with("q_len, num_heads", [(1, 16), (4, 16), (4, 128)])

@@ -1,4 +1,4 @@
-"""Which kernel ``mla.decode`` chooses by a plan, call after call."""
+"""Which kernel a call chooses: ``mla.decode`` by a plan, call after call, and what is said where there is none."""
 
 from __future__ import annotations
 
@@ -51,3 +51,12 @@ def test_refusals_do_not_depend_on_the_call_before(problem, plan, outputs):
             with pytest.raises(error, match=message):
                 mla.decode(**{**arguments, "plan": plan, **outputs, **changes})
         mla.decode(**arguments, plan=plan, **outputs)
+
+
+def test_a_width_that_no_format_has_is_not_said_to_be_the_type_of_out():
+    """The second cache and ``kv_dtype`` are those of DeepSeek V4.1, and the first cache is of floats."""
+    q, out, indices = torch.zeros(1, 1, 2, 512).half(), torch.zeros(1, 1, 2, 512).half(), torch.zeros(1, 1, 3).int()
+    extra = {"extra_kv_cache": torch.zeros(2, 8, 288).byte(), "extra_indices": indices}
+    given = {"kv_dtype": "fp8_ds_v41", "softmax_scale": 1.0, **extra}
+    with pytest.raises(mla.errors.VariantNotFoundError, match="no variant serves op=sparse_decode arch=cpu"):
+        mla.sparse_decode(q, torch.zeros(2, 8, 528), indices, out=out, **given)

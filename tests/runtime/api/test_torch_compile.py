@@ -33,6 +33,26 @@ def decode_pairs(q, kv_cache, block_table, seq_lens):
     return out, lse
 
 
+def decode_by_lengths_of_tokens(q, kv_cache, block_table, seq_lens):
+    out, lse = mla.decode(
+        q, kv_cache, block_table, seq_lens, token_seq_lens=seq_lens[:, None] // 2, softmax_scale=SCALE
+    )
+    return out + 1, lse
+
+
+def decode_of_ragged_queries(q, kv_cache, block_table, seq_lens):
+    return mla.decode(
+        q.transpose(0, 1),
+        kv_cache,
+        block_table,
+        seq_lens,
+        cu_seqlens_q=torch.tensor([0, 0, 1, 3], dtype=torch.int32),
+        token_seq_lens=torch.tensor([[17, 48, 5]], dtype=torch.int32),
+        max_q_len=2,
+        softmax_scale=SCALE,
+    )
+
+
 def sparse_decode(q, kv_cache, block_table, seq_lens):
     lengths = seq_lens.clamp(max=6)
     sink = torch.arange(4.0)
@@ -75,6 +95,8 @@ def to_global_indices(q, kv_cache, block_table, seq_lens):
 FUNCTIONS = (
     decode,
     decode_pairs,
+    decode_by_lengths_of_tokens,
+    decode_of_ragged_queries,
     sparse_decode,
     sparse_prefill,
     merge_states,
@@ -200,6 +222,10 @@ def samples(problem) -> dict:
             *(q.transpose(0, 1), None, kv_cache, None, block_table, seq_lens, torch.arange(4, dtype=torch.int32)),
             *(seq_lens[None], *no_plan, None, *SCALES, True, 0, False, 1),
         ),
+        "decode by lengths of tokens": (
+            *(q, None, kv_cache, None, block_table, seq_lens, None, seq_lens[:, None]),
+            *(*no_plan, *SCALES, True, 0, False, 0),
+        ),
         "sparse_decode": (q, None, kv_cache, None, indices(3, 1, 6), *absent, None, None, *SCALES, 0),
         "sparse_prefill": (q[:, 0], None, kv_cache[0], None, indices(3, 6, end=16), *absent, *SCALES),
         "merge_states": (torch.randn(2, 3, 4, 8), torch.randn(2, 3, 4), None, "bf16"),
@@ -224,6 +250,7 @@ def samples(problem) -> dict:
         "decode",
         "decode planned",
         "decode ragged",
+        "decode by lengths of tokens",
         "sparse_decode",
         "sparse_prefill",
         "merge_states",

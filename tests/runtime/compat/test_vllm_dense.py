@@ -60,10 +60,10 @@ def make_impl(vllm: Overrides, name: str, dtype: torch.dtype = torch.bfloat16, *
 def make_builder(name: str, impl: Any, dtype: torch.dtype = torch.bfloat16, page: int = PAGE, ranks: int = 1) -> Any:
     """What plans the steps of a layer, as vLLM's base leaves it."""
     made = kind_of(name, "MetadataBuilder")
-    layer = SimpleNamespace(impl=impl)
     config = SimpleNamespace(
-        compilation_config=SimpleNamespace(static_forward_context={"layer": layer}),
+        compilation_config=SimpleNamespace(static_forward_context={"layer": SimpleNamespace(impl=impl)}),
         model_config=SimpleNamespace(dtype=dtype),
+        parallel_config=SimpleNamespace(cp_kv_cache_interleave_size=1),
     )
     made.num_heads, made.dcp_world_size, made.model_config = impl.num_heads, ranks, config.model_config
     return made(SimpleNamespace(block_size=page), ["layer"], config, torch.device("cpu"))
@@ -252,8 +252,8 @@ def test_the_cache_of_the_cpu(vllm, cache_dtype):
 
 def test_a_cache_without_elements_is_not_written(vllm):
     """A layer that is run before its cache exists."""
-    impl = make_impl(vllm, "cpu.Cpu")
-    impl.do_kv_cache_update(torch.zeros(1, 1), torch.zeros(1, 1, 1), torch.empty(0), torch.zeros(1), "auto", None)
+    none = torch.empty(0)
+    make_impl(vllm, "cpu.Cpu").do_kv_cache_update(none, none[None, None], none, none, "auto", None)
 
 
 REFUSED = [

@@ -66,8 +66,10 @@ def results(rank: int, world_size: int) -> None:
     """Every way in which tokens, heads and widths are distributed."""
     for interleave in (1, 5, PAGE, 64):
         Problem(interleave).check(rank, world_size)
-    Problem(PAGE, q_len=3, lengths=(200, 3, 65, 0, 2)).check(rank, world_size)
+    for interleave in (1, 5, PAGE):
+        Problem(interleave, q_len=3, lengths=(200, 3, 65, 0, 2)).check(rank, world_size)
     Problem(PAGE, heads=80, lengths=(40, 100)).check(rank, world_size)
+    Problem(1, q_len=2, heads=80, lengths=(40, 1)).check(rank, world_size)
     Problem(1, d_qk=320).check(rank, world_size)
     Problem(PAGE, d_qk=512, lengths=(1,) * 9).check(rank, world_size)
 

@@ -19,6 +19,7 @@ from vllm.v1.attention.backend import AttentionCGSupport, MultipleOf
 
 import mla_kernels as mla
 from mla_kernels.compat import _capabilities as capabilities
+from mla_kernels.compat._vllm.token_lengths import TokenLengths
 from mla_kernels.compat._vllm.workspace import Workspace
 from mla_kernels.devices.machine import HOST, current_arch
 from mla_kernels.errors import UnsupportedError
@@ -35,6 +36,8 @@ class DecodeMetadata(MLACommonDecodeMetadata):
     ----------
     cu_seqlens_q : tensor or None
         Where the queries of each request begin; None where each has as many.
+    token_seq_lens : tensor or None
+        How many tokens of this rank each query token sees; None where its request's length says it.
     queries : tuple
         ``(batch, q_len, num_heads, -1)``, the shape in which the kernel sees what has a row for each token and head.
     latents : tuple
@@ -47,6 +50,7 @@ class DecodeMetadata(MLACommonDecodeMetadata):
     plan: Plan
     workspace: torch.Tensor
     cu_seqlens_q: torch.Tensor | None
+    token_seq_lens: torch.Tensor | None
     queries: tuple[int, ...]
     latents: tuple[int, ...]
     dtype: torch.dtype
@@ -121,7 +125,7 @@ class Planning:
     speculates, and whether all have as many. A plan of ``batch`` requests has ``20 * batch + 24`` bytes on a CPU, at
     most ``16 * batch + 2148`` on an H100, and none on Blackwell. With ``max_num_seqs`` of 256, the plans of all batches
     have 1.1 MiB for each number of new tokens; with 1,024, they have 10.4 MiB. Steps whose requests differ have as many
-    again.
+    again. Under decode context parallelism, a shape of several new tokens also has a buffer of ``TokenLengths``.
     """
 
     query_len_support: ClassVar[Any] = QueryLenSupport.VARLEN
@@ -129,9 +133,16 @@ class Planning:
     _cudagraph_support: ClassVar[Any] = AttentionCGSupport.UNIFORM_BATCH
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
-        super().__init__(kv_cache_spec, layer_names, vllm_config, device)  # type: ignore[call-arg]
+        # Ranks that share a request's tokens decode several new ones at a time, too.
+        several = {"supports_dcp_with_varlen": True}
+        super().__init__(kv_cache_spec, layer_names, vllm_config, device, **several)  # type: ignore[call-arg]
         self._layer = vllm_config.compilation_config.static_forward_context[layer_names[0]]
-        self._heads = int(self.num_heads) * int(self.dcp_world_size)  # type: ignore[attr-defined]
+        ranks = int(self.dcp_world_size)  # type: ignore[attr-defined]
+        self._heads = int(self.num_heads) * ranks  # type: ignore[attr-defined]
+        self._token_lengths: TokenLengths | None = None
+        if ranks > 1:
+            interleave = vllm_config.parallel_config.cp_kv_cache_interleave_size
+            self._token_lengths = TokenLengths(self._layer.impl.dcp_rank, ranks, interleave)
         self._arch = HOST if device.type == "cpu" else current_arch()
         self._ordinal = device.index or 0
         self._workspace = Workspace(device)
@@ -198,10 +209,22 @@ class Planning:
             plan=plan,
             workspace=workspace,
             cu_seqlens_q=query_start_loc_device if ragged else None,
+            token_seq_lens=self._seen(dcp_tot_seq_lens_device, query_start_loc_device, num_decode_tokens, shape),
             queries=(1, num_decode_tokens, self._heads, -1) if ragged else (batch, q_len, self._heads, -1),
             latents=(num_decode_tokens, self._heads, self._layer.impl.kv_lora_rank),
             dtype=self.model_config.dtype,  # type: ignore[attr-defined]
         )
+
+    def _seen(
+        self, seq_lens: torch.Tensor | None, bounds: torch.Tensor, tokens: int, shape: tuple[int, int, bool]
+    ) -> torch.Tensor | None:
+        """How many tokens of this rank each query token sees; the length of a request says it for its last one."""
+        _, q_len, ragged = shape
+        if self._token_lengths is None or seq_lens is None or q_len == 1:
+            return None
+        if ragged:
+            return self._token_lengths.of_ragged(seq_lens, bounds, tokens, q_len)
+        return self._token_lengths.of_batch(seq_lens, q_len)
 
 
 class Decoding:
@@ -236,23 +259,26 @@ class Decoding:
             queries = q.view(*shape)
             out = q.new_empty(decode.latents, dtype=decode.dtype)
         quantised = kv_c_and_k_pe_cache.dtype == torch.float8_e4m3fn
-        _, lse = decode.kernel(
+        lse = None
+        if self.need_to_return_lse_for_decode:
+            lse = out.new_empty(decode.latents[:2], dtype=torch.float32)
+        decode.kernel(
             queries,
             kv_c_and_k_pe_cache,
             decode.block_table,
             decode.seq_lens,
             cu_seqlens_q=decode.cu_seqlens_q,
+            token_seq_lens=decode.token_seq_lens,
             plan=decode.plan,
             softmax_scale=self.scale,
             q_scale=layer._q_scale_float if quantised and not isinstance(q, tuple) else 1.0,
             kv_scale=layer._k_scale_float if quantised else 1.0,
             causal=attn_metadata.causal,
             out=out.view(*shape),
-            lse=None if self.need_to_return_lse_for_decode else False,
+            lse=False if lse is None else lse.view(shape[:3]).transpose(1, 2),
             workspace=decode.workspace,
         )
-        # With one new token a request, which is all that context parallelism decodes, this LSE is a view.
-        return out, None if lse is None else lse.transpose(1, 2).flatten(0, 1)
+        return out, lse
 
 
 def require_served(impl: Any, arch: str, dtype: torch.dtype, **numbers: Any) -> None:

@@ -67,6 +67,7 @@ class DenseImpl(Decoding, MLACommonImpl):
     """One layer's attention."""
 
     supports_dcp: bool = True
+    supports_mtp_with_cp_non_trivial_interleave_size: bool = True
 
     def __init__(  # noqa: PLR0917 (the signature is theirs)
         self,

@@ -42,6 +42,21 @@ def decode_of_ragged_queries() -> None:
     mla.decode(**small.arguments(q=q, cu_seqlens_q=bounds, max_q_len=3))
 
 
+def decode_by_lengths_of_tokens() -> None:
+    """Tokens see fewer keys than their requests have."""
+    small = Decode()
+    q, lengths = torch.randn(3, 2, 4, 576).bfloat16(), small.seq_lens[:, None]
+    mla.decode(**small.arguments(q=q, token_seq_lens=torch.cat([lengths, lengths // 3], 1)))
+
+
+def decode_by_lengths_of_ragged_tokens() -> None:
+    """The last one belongs to no request."""
+    small = Decode()
+    q, bounds = torch.randn(1, 6, 4, 576).bfloat16(), torch.tensor([0, 0, 2, 5], dtype=torch.int32)
+    stated = torch.tensor([[17, 4, 0, 48, 21, -9]], dtype=torch.int32)
+    mla.decode(**small.arguments(q=q, cu_seqlens_q=bounds, max_q_len=3, token_seq_lens=stated))
+
+
 def sparse_decode() -> None:
     """A sink, a second cache, lengths of both, and the largest logits."""
     small = Decode()
@@ -100,6 +115,8 @@ CALLS: tuple[Callable[[], None], ...] = (
     decode_of_pairs,
     decode_without_pages,
     decode_of_ragged_queries,
+    decode_by_lengths_of_tokens,
+    decode_by_lengths_of_ragged_tokens,
     sparse_decode,
     sparse_decode_of_bytes,
     sparse_prefill,
