@@ -32,7 +32,7 @@ def test_lse_may_be_left_out(variant: Row) -> None:
 @each
 def test_one_call_is_lookup_plan_and_launch(variant: Row) -> None:
     problem = Decode(variant.name, q_len=min(2, variant.most("q_len")), lengths=(3000, 20))
-    out, lse = mla.decode(**problem.tensors(), **problem.scalars())
+    out, lse = mla.decode(**problem.tensors(), **problem.scalars(), **problem.options)
     problem.compare(out, lse, *problem.expected())
 
 
