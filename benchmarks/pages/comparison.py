@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 OURS = "mla-kernels"
+OURS_FP8 = "mla-kernels, fp8 arithmetic"
+"""Our kernels that multiply in e4m3, as a library of their own."""
 UPSTREAM = "FlashMLA 9241ae3"
 """The build of FlashMLA that has to be in a run before anything is called the best of the others."""
 

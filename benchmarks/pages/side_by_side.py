@@ -11,7 +11,7 @@ from benchmarks.pages.grid import differing
 from benchmarks.pages.markdown import markdown
 
 STATES = ("rested", "graph", "sustained")
-_NAMES = {"rested": "after a rest", "graph": "in a graph", "sustained": "sustained"}
+NAMES = {"rested": "after a rest", "graph": "in a graph", "sustained": "sustained"}
 _GROUPS = {
     "kv": "KV: `{}`",
     "d_qk": "columns: {}",
@@ -45,7 +45,7 @@ def table(document: Mapping[str, Any]) -> str:
             "sustained": str(compared(cell, "sustained") or "-"),
             "energy": str(compared(cell, "sustained", "mj") or "-"),
         })  # fmt: skip
-    return markdown(rows, right=("ours in a graph, us", *_NAMES.values(), "energy"))
+    return markdown(rows, right=("ours in a graph, us", *NAMES.values(), "energy"))
 
 
 def sustains(document: Mapping[str, Any]) -> bool:
@@ -70,7 +70,7 @@ def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[
         "",
         *_method(document, apart),
         "",
-        *_runs(document),
+        *runs(document),
         "",
         "## Every library in every cell",
         "",
@@ -121,7 +121,7 @@ def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
-    lines = [f"- **{_NAMES[state]}**: {text}" for state, text in document["method"].items()]
+    lines = [f"- **{NAMES[state]}**: {text}" for state, text in document["method"].items()]
     if sustains(document):
         lines.append(
             "- **energy**: Joules of a sustained launch: those of the library that needs the fewest, over ours."
@@ -157,8 +157,8 @@ def _every(document: Mapping[str, Any], state: str) -> list[str]:
         rows.append({
             **({"run": cell["run"] + 1} if len(document["runs"]) > 1 else {}),
             **{name: cell["problem"].get(name, "-") for name in names},
-            OURS: _number(mean),
-            **{name: _number(next(iter(of(cell, name, state)), None)) for name in others},
+            OURS: number(mean),
+            **{name: number(next(iter(of(cell, name, state)), None)) for name in others},
             "fastest other": found.peer if found else "-",
             "over ours": str(found or "-"),
             "of ceiling": _of_ceiling(document, cell, mean),
@@ -169,7 +169,7 @@ def _every(document: Mapping[str, Any], state: str) -> list[str]:
     )
     right = (*names, OURS, *others, "over ours")
     return [
-        f"### {_NAMES[state].capitalize()}",
+        f"### {NAMES[state].capitalize()}",
         "",
         "`of ceiling` is the larger of bytes over the read rate and FLOP over the matrix product's rate, over our "
         f"time; it names the larger. Names of variants follow {' or '.join(before)}.",
@@ -220,18 +220,19 @@ def _cell(document: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
     rows = [
         {
             "library": turn["library"],
-            **{_NAMES[state]: _number(turn.get(state, {}).get("us")) for state in STATES},
-            "MHz": _number(turn.get("sustained", {}).get("mhz"), 0),
-            "W": _number(turn.get("sustained", {}).get("watts"), 0),
-            "mJ": _number(turn.get("sustained", {}).get("mj")),
+            **{NAMES[state]: number(turn.get(state, {}).get("us")) for state in STATES},
+            "MHz": number(turn.get("sustained", {}).get("mhz"), 0),
+            "W": number(turn.get("sustained", {}).get("watts"), 0),
+            "mJ": number(turn.get("sustained", {}).get("mj")),
             **({"note": turn.get("note", "")} if noted else {}),
         }
         for turn in cell["turns"]
     ]
-    return [f"### {cell['title']}{of_run}", "", markdown(rows, right=(*_NAMES.values(), "MHz", "W", "mJ")), ""]
+    return [f"### {cell['title']}{of_run}", "", markdown(rows, right=(*NAMES.values(), "MHz", "W", "mJ")), ""]
 
 
-def _runs(document: Mapping[str, Any]) -> list[str]:
+def runs(document: Mapping[str, Any]) -> list[str]:
+    """The command, the machine, the payload and the libraries of each run."""
     lines = []
     for number, run in enumerate(document["runs"]):
         machine, payload, ceilings = run["machine"], run["payload"], run["ceilings"]
@@ -251,5 +252,6 @@ def _runs(document: Mapping[str, Any]) -> list[str]:
     return lines[:-1]
 
 
-def _number(value: float | None, digits: int = 1) -> str:
+def number(value: float | None, digits: int = 1) -> str:
+    """A figure with so many digits after its point; a dash for none."""
     return "-" if value is None else f"{value:,.{digits}f}"

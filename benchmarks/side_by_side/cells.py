@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -13,15 +13,36 @@ from benchmarks.ops.sparse_problems import SparseDecode, SparsePrefill
 SINGLE = ("rested", "graph")
 """The states of a single launch: after a rest, and in a graph."""
 ALL = (*SINGLE, "sustained")
+CLOSE = 0.02
+"""The largest relative error, in the norm of a problem's output, of a library whose arithmetic is as exact as ours."""
+CLOSE_IN_FP8 = 0.08
+"""The same of a library that rounds Q and P to e4m3, which changes the output by some 3 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A problem, the op that solves it, and the words by which pages call it."""
+    """A problem, the op that solves it, and the words by which pages call it.
+
+    Attributes
+    ----------
+    op, title : str
+    problem : Problem, SparseDecode or SparsePrefill
+    close : float
+        The largest relative error to our output with which a library is timed.
+    float64_requests : int
+        The first requests of a problem whose outputs are compared with attention in float64; 0 for no comparison.
+    """
 
     op: str
     title: str
     problem: Any
+    close: float = CLOSE
+    float64_requests: int = 0
+
+    @property
+    def fp8(self) -> bool:
+        """Whether it is a dense decode over an e4m3 cache, which libraries also do in fp8 arithmetic."""
+        return self.op == "decode" and self.problem.kv_dtype == "e4m3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +58,17 @@ def _thousands(seq: int) -> str:
     return f"{seq // 1024}k" if seq % 1024 == 0 else f"{seq:,}"
 
 
-def dense(heads: int, batch: int, seq: int, q_len: int = 1, *, lengths: str = "equal", page_size: int = 64) -> Cell:
-    """A dense decode over a bf16 cache."""
+def dense(
+    heads: int,
+    batch: int,
+    seq: int,
+    q_len: int = 1,
+    *,
+    lengths: str = "equal",
+    page_size: int = 64,
+    kv_dtype: str = "bf16",
+) -> Cell:
+    """A dense decode over a bf16 cache, or over an e4m3 cache, where fp8 arithmetic takes part."""
     context = {
         "equal": f"{_thousands(seq)} tokens",
         "normal": f"{_thousands(seq)} tokens",
@@ -48,8 +78,10 @@ def dense(heads: int, batch: int, seq: int, q_len: int = 1, *, lengths: str = "e
     tokens = "" if q_len == 1 else f", {q_len} query tokens"
     spread = ", lengths vary" if lengths == "normal" else ""
     pages = "" if page_size == 64 else f", pages of {page_size}"
-    title = f"Dense decode, {heads} heads, batch {batch}, {context}{tokens}{spread}{pages}"
-    return Cell("decode", title, Problem("bf16", "bf16", heads, batch, seq, q_len, page_size, lengths))
+    cache = "" if kv_dtype == "bf16" else f" {kv_dtype}"
+    title = f"Dense{cache} decode, {heads} heads, batch {batch}, {context}{tokens}{spread}{pages}"
+    cell = Cell("decode", title, Problem("bf16", kv_dtype, heads, batch, seq, q_len, page_size, lengths))
+    return replace(cell, close=CLOSE_IN_FP8, float64_requests=2) if cell.fp8 else cell
 
 
 def sparse_decode(heads: int, batch: int, q_len: int = 1) -> Cell:
@@ -124,6 +156,12 @@ _SUSTAINED = (
     dense(128, 1, 8192),
     dense(128, 32, 4096, lengths="normal"),
 )
+_FP8 = (
+    *(dense(heads, batch, 8192, kv_dtype="e4m3") for heads, batch in product((16, 64, 128), (1, 16, 128))),
+    dense(128, 128, 1024, kv_dtype="e4m3"),
+    dense(128, 128, 4096, q_len=2, kv_dtype="e4m3"),
+    dense(128, 4, 65536, kv_dtype="e4m3"),
+)
 _SMOKE = (
     dense(16, 4, 512),
     sparse_decode(64, 2),
@@ -141,6 +179,7 @@ SUITES = {
     "sustained": Suite("Dense decode under load", ALL, _SUSTAINED),
     "sparse": Suite("Sparse decode of fp8 caches", SINGLE, _SPARSE),
     "prefill": Suite("Sparse prefill", SINGLE, _PREFILL),
+    "fp8": Suite("Dense decode of e4m3 caches", SINGLE, _FP8),
     "smoke": Suite("A few small cells", ALL, _SMOKE),
 }
 """``front`` is what the README shows, and ``smoke`` takes seconds."""

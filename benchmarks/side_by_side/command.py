@@ -14,7 +14,7 @@ from typing import Any
 from mla_kernels.diagnostics.cli import status_of
 from mla_kernels.errors import ValueRangeError
 
-from benchmarks.pages import comparison, grid, ratios, side_by_side
+from benchmarks.pages import comparison, fp8, grid, ratios, side_by_side
 from benchmarks.side_by_side.cells import SUITES
 
 _BLOCK = re.compile(r"(?<=<!-- side by side: begin -->\n).*?(?=<!-- side by side: end -->)", re.DOTALL)
@@ -87,12 +87,15 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _write(document: Mapping[str, Any], data: Path, path: Path) -> None:
     title = SUITES[document.get("suite", "front")].title
+    beside = os.path.relpath(data, path.parent)
+    if fp8.measured(document):
+        path.write_text(fp8.page(document, title=title, data=beside), encoding="utf-8")
+        return
     pictures = None
     if comparison.has_upstream(document):
         draw = ratios.draw if side_by_side.sustains(document) else grid.draw
         light, dark = (os.path.relpath(drawn, path.parent) for drawn in draw(document, path.with_suffix("")))
         pictures = (light, dark)
-    beside = os.path.relpath(data, path.parent)
     path.write_text(side_by_side.page(document, title=title, data=beside, pictures=pictures), encoding="utf-8")
 
 

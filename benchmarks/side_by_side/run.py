@@ -32,7 +32,7 @@ class Run:
     suite : str
         A key of ``SUITES``.
     libraries : Sequence[Library]
-        Ours, and then the others.
+        Ours in exact arithmetic, and then the others; each is measured in the cells that it has.
     seconds : float
         Of sustained load.
     apart : bool
@@ -55,8 +55,9 @@ def measure(run: Run, out: Path) -> dict[str, Any]:
     -------
     dict
         ``suite``, ``method``, ``runs``, one for each time that the file was continued, and ``cells``: the number of the
-        run that measured the cell, ``op``, ``title``, the fields of the problem, what it costs, and ``turns``, in the
-        order in which they were measured.
+        run that measured the cell, ``op``, ``title``, the fields of the problem, what it costs, the ``allowed error``
+        of an output to ours, how many ``float64 requests`` of a problem were compared with attention in float64, and
+        ``turns``, in the order in which they were measured.
 
     Raises
     ------
@@ -71,7 +72,8 @@ def measure(run: Run, out: Path) -> dict[str, Any]:
     try:
         with torch.cuda.device(device_of_arch(current_arch()).ordinal):
             if cells:
-                document["runs"].append(_about(run, processes))
+                taking_part = [each for each in run.libraries if any(map(each.has, suite.cells))]
+                document["runs"].append(_about(run, taking_part, processes))
             for cell in cells:
                 measured = _cell(Task(cell, suite.states, run.seconds), run.libraries, processes)
                 document["cells"].append(measured | {"run": len(document["runs"]) - 1})
@@ -85,7 +87,7 @@ def measure(run: Run, out: Path) -> dict[str, Any]:
 def _cell(task: Task, libraries: Sequence[Library], processes: Processes | None) -> dict[str, Any]:
     cell = task.cell
     take: Take = partial(processes.take, task) if processes else Here(task).take
-    ours, *others = (library for library in libraries if library.has(cell.op))
+    ours, *others = (library for library in libraries if library.has(cell))
     first, want = take(ours, None)
     turns = [first, *(take(library, want)[0] for library in others), take(ours, None)[0]]
     return {
@@ -94,11 +96,13 @@ def _cell(task: Task, libraries: Sequence[Library], processes: Processes | None)
         "problem": cell.problem.fields,
         **cell.problem.counts,
         "problems": task.problems,
+        "allowed error": cell.close,
+        **({"float64 requests": cell.float64_requests} if cell.float64_requests else {}),
         "turns": turns,
     }
 
 
-def _about(run: Run, processes: Processes | None) -> dict[str, Any]:
+def _about(run: Run, libraries: Sequence[Library], processes: Processes | None) -> dict[str, Any]:
     """What is the same in all cells of a run."""
     ceilings = {"read TB/s": cuda.read_rate(5) / 1e12, "GEMM TFLOP/s": cuda.gemm_rate(5) / 1e12}
     torch.cuda.empty_cache()
@@ -107,7 +111,7 @@ def _about(run: Run, processes: Processes | None) -> dict[str, Any]:
         "machine": cuda.machine(),
         "payload": run_cuda.payload(current_arch()),
         "ceilings": ceilings,
-        "libraries": processes.labels(run.libraries) if processes else [each.label for each in run.libraries],
+        "libraries": processes.labels(libraries) if processes else [each.label for each in libraries],
         "apart": run.apart,
     }
 

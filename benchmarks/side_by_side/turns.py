@@ -11,19 +11,23 @@ from multiprocessing import get_context
 from typing import Any
 
 import torch
+from mla_kernels import reference
+from mla_kernels.diagnostics.bench.problems import SCALE
 
 from benchmarks.peers import adapters
 from benchmarks.side_by_side import states
 from benchmarks.side_by_side.cells import Cell
 from benchmarks.side_by_side.libraries import TENSORS, Launch, Library
 
-CLOSE = 0.02
-"""The largest relative error, in the norm of a problem's output, of a library that computes the same as ours."""
 _SAMPLES = 4096
 """Numbers of a problem's output that one process sends to another."""
 
 Turn = dict[str, Any]
-"""``library``, ``error``, and the times of each state; or a ``note`` that says why there are none."""
+"""``library``, ``variant`` of ours, ``error`` to our output, and the times of each state.
+
+A ``note`` says why there are none. ``error to float64`` is the relative error to attention in float64 over the same
+bytes, in cells that have ``float64_requests``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +120,11 @@ def _take(
         if library.ours:
             turn["variant"] = library.variant(task.cell)
         turn["error"] = error = _error(library, launch, tensors, want, step)
-        if error is not None and not error < CLOSE:  # NaN is not close either
+        if task.cell.float64_requests:
+            turn["error to float64"] = _error_to_float64(launch, tensors, task.cell.float64_requests)
+        if error is not None and not error < task.cell.close:  # NaN is not close either
             return turn | {"note": f"its output differs from ours by {error:.2g} of the norm"}, None
-        got = tensors.out.flatten(1)[:, ::step] if library.ours else None
+        got = tensors.out.flatten(1)[:, ::step] if library.baseline else None
         calls = [partial(launch, i) for i in range(len(tensors.q))]
         return turn | states.times(calls, task.states, task.seconds), got
     except Exception as error:
@@ -126,8 +132,8 @@ def _take(
 
 
 def _error(library: Library, launch: Launch, tensors: Any, want: torch.Tensor | None, step: int) -> float | None:
-    """The largest relative error of a problem's output to ours; of ours, 0 where every element was written."""
-    if library.ours:
+    """The largest relative error of a problem's output to the baseline's; of its own, 0 where all was written."""
+    if library.baseline:
         tensors.out.fill_(float("nan"))
         for i in range(len(tensors.q)):
             launch(i)
@@ -136,3 +142,16 @@ def _error(library: Library, launch: Launch, tensors: Any, want: torch.Tensor | 
         return None
     wanted = want.to(tensors.q.device)
     return max(adapters.relative_error(launch(i).flatten()[::step], wanted[i]) for i in range(len(tensors.q)))
+
+
+def _error_to_float64(launch: Launch, tensors: Any, requests: int) -> float:
+    """The relative error of a dense decode's first problem, over so many requests: one at a time, to spare memory."""
+    want, _ = reference.decode(
+        tensors.q[0, :requests],
+        tensors.kv_cache,
+        tensors.block_table[0, :requests],
+        tensors.seq_lens[:requests],
+        softmax_scale=SCALE,
+        dtype=torch.float64,
+    )
+    return adapters.relative_error(launch(0)[:requests], want)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.machinery import ModuleSpec
 from itertools import pairwise
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import mla_kernels as mla
@@ -76,6 +76,25 @@ def fake_flash_attention() -> dict[str, Any]:
     return {"get_scheduler_metadata": metadata, "flash_attn_with_kvcache": attention}
 
 
+def fake_fp8_extension() -> SimpleNamespace:
+    """The two ops of vLLM's extension; Q and cache are e4m3, and both factors are tensors of one element."""
+
+    def metadata(lengths: torch.Tensor, rows: int, heads: int) -> list[object]:
+        return [(lengths, rows, heads), "splits"]
+
+    def attention(
+        q, cache, width, lengths, table, scale, causal, metadata, splits, descale_q, descale_k
+    ):  # fmt: skip
+        assert metadata == (lengths, q.shape[1] * q.shape[2], 1)
+        assert (width, splits, causal, cache.shape[2]) == (512, "splits", True, 1)
+        assert q.dtype == cache.dtype == torch.float8_e4m3fn
+        for descale in (descale_q, descale_k):
+            assert (descale.dtype, descale.tolist()) == (torch.float32, [1.0])
+        return list(attend(q.bfloat16(), cache[:, :, 0], table, lengths, scale))
+
+    return SimpleNamespace(get_mla_decoding_metadata_dense_fp8=metadata, fwd_kvcache_mla_fp8=attention)
+
+
 FAKES = {
     "flash_mla": fake_flash_mla,
     "flashinfer.mla": lambda: {"BatchMLAPagedAttentionWrapper": FakeWrapper},
@@ -116,6 +135,16 @@ def test_peers_are_called_as_they_want(install, peer, lengths):
     assert peer.installed
     assert adapters.version_of(peer, sys.modules[peer.module]) == "7.8"
     assert error_of(peer, Problem("bf16", "bf16", 4, 3, 100, q_len=2, lengths=lengths)) < 0.01
+
+
+def test_the_fp8_arithmetic_of_flash_mla_is_an_extension_beside_its_module(install, monkeypatch, tmp_path):
+    (peer,) = adapters.FP8_DECODE_PEERS
+    install(peer.module, __file__=str(tmp_path / "__init__.py"))
+    loaded = []
+    monkeypatch.setattr(torch.ops, "load_library", loaded.append)
+    monkeypatch.setattr(torch.ops, "_flashmla_extension_C", fake_fp8_extension(), raising=False)
+    assert 0.005 < error_of(peer, Problem("bf16", "e4m3", 4, 3, 100, q_len=2)) < 0.05
+    assert loaded == [str(tmp_path / "_flashmla_extension_C.abi3.so")]
 
 
 def test_the_error_of_another_output_is_seen(install):

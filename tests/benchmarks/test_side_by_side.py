@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -18,6 +19,7 @@ import torch
 from mla_kernels.compat import flash_mla
 from mla_kernels.errors import ValueRangeError
 
+from benchmarks.pages.comparison import OURS_FP8
 from benchmarks.side_by_side import run, states, turns
 from benchmarks.side_by_side.cells import ALL, SINGLE, SUITES, Suite, dense
 from benchmarks.side_by_side.libraries import Library, libraries
@@ -25,6 +27,8 @@ from tests.benchmarks.imagined import CEILINGS, MACHINE
 
 CELL = dense(16, 2, 128)
 OURS = Library("mla-kernels", "mla_kernels")
+FP8 = Library("mla-kernels", "mla_kernels", "e4m3")
+FP8_CELL = dense(16, 2, 128, kv_dtype="e4m3")
 
 
 @pytest.fixture
@@ -48,12 +52,13 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(run.cuda, "gemm_rate", lambda repeats: CEILINGS["GEMM TFLOP/s"] * 1e12)
     monkeypatch.setattr(run.cuda, "machine", lambda: MACHINE)
     monkeypatch.setattr("benchmarks.side_by_side.libraries.current_arch", lambda: "cpu")
-    out = tmp_path / "out.json"
 
-    def call(*peers: Library, cells: Any = (CELL,), suite: str = "smoke", apart: bool = False) -> dict[str, Any]:
+    def call(
+        *peers: Library, cells: Any = (CELL,), suite: str = "smoke", apart: bool = False, out: str = "out.json"
+    ) -> dict[str, Any]:
         monkeypatch.setitem(SUITES, suite, Suite("Cells", ALL, cells))
-        run.measure(run.Run(suite, (OURS, *peers), 2.0, apart, "a command"), out)
-        document: dict[str, Any] = json.loads(out.read_text())
+        run.measure(run.Run(suite, (OURS, *peers), 2.0, apart, "a command"), tmp_path / out)
+        document: dict[str, Any] = json.loads((tmp_path / out).read_text())
         return document
 
     return call
@@ -90,6 +95,54 @@ def test_a_library_that_fails_does_not_stop_the_others(measure: Any) -> None:
     (cell,) = measure(Library("FlashMLA", "no_such_module"))["cells"]
     assert "ModuleNotFoundError" in cell["turns"][1]["note"]
     assert "graph" in cell["turns"][2]
+
+
+def test_fp8_arithmetic_takes_part_over_e4m3_caches_only(measure: Any) -> None:
+    document = measure(FP8, cells=(CELL, FP8_CELL))
+    exact, both = ([turn["library"] for turn in cell["turns"]] for cell in document["cells"])
+    assert exact == ["mla-kernels", "mla-kernels"]
+    assert both == ["mla-kernels", OURS_FP8, "mla-kernels"]
+    assert document["runs"][0]["libraries"] == ["mla-kernels", OURS_FP8]
+    assert measure(FP8, suite="exact", out="exact.json")["runs"][0]["libraries"] == ["mla-kernels"]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_each_arithmetic_is_measured_against_ours_and_against_float64(
+    measure: Any, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    """Exact arithmetic rounds the output to bf16; fp8 arithmetic rounds Q and P, and its output is not ours."""
+    monkeypatch.setattr(turns, "ProcessPoolExecutor", Inline)
+    (cell,) = measure(FP8, cells=(FP8_CELL,), apart=apart)["cells"]
+    first, fp8, last = cell["turns"]
+    assert first["error"] == last["error"] == 0.0
+    assert first["error to float64"] == last["error to float64"] < 0.005
+    assert 0.01 < fp8["error"] < 0.08
+    assert 0.01 < fp8["error to float64"] < 0.08
+    assert fp8["variant"] != first["variant"]
+    assert fp8["graph"]["us"] == 100.0
+    assert (cell["allowed error"], cell["float64 requests"]) == (0.08, 2)
+
+
+def test_a_cell_has_its_own_allowed_error(measure: Any) -> None:
+    """What fp8 arithmetic changes is too much for a cell that allows 0.1 %, and its error stays in the data."""
+    (cell,) = measure(FP8, cells=(replace(FP8_CELL, close=0.001),))["cells"]
+    assert "differs from ours by 0.0" in cell["turns"][1]["note"]
+    assert 0.01 < cell["turns"][1]["error to float64"] < 0.08
+    (cell,) = measure(FP8, suite="bf16", out="bf16.json")["cells"]
+    assert cell["allowed error"] == 0.02
+    assert "float64 requests" not in cell
+    assert all("error to float64" not in turn for turn in cell["turns"])
+
+
+def test_an_extension_that_is_not_there_is_a_note(
+    measure: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    library = peer(monkeypatch, "flash_mla_without_extension")
+    sys.modules[library.module].__file__ = str(tmp_path / "__init__.py")
+    (cell,) = measure(FP8, library, cells=(FP8_CELL,))["cells"]
+    assert cell["turns"][2]["library"] == "FlashMLA 1.2"
+    assert "_flashmla_extension_C.abi3.so" in cell["turns"][2]["note"]
+    assert "graph" in cell["turns"][3]
 
 
 def test_a_run_goes_on_where_it_stopped(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +223,8 @@ def test_peers_are_named_by_project(monkeypatch: pytest.MonkeyPatch) -> None:
         peer(monkeypatch, name)
         sys.modules[name].__spec__ = ModuleSpec(name, None)
     chosen = libraries(["FlashMLA=flash_mla_upstream", "FA3"])
-    assert [each.module for each in chosen] == ["mla_kernels", "flash_mla_upstream", "flash_attn_interface"]
+    assert chosen[:2] == [OURS, FP8]
+    assert [each.module for each in chosen[2:]] == ["flash_mla_upstream", "flash_attn_interface"]
     with pytest.raises(ValueError, match="FlashMLA, FlashInfer, FA3"):
         libraries(["Unknown=module"])
     with pytest.raises(ValueError, match=r"FlashMLA=no_such_module.*accepts a module that can be imported"):
@@ -187,9 +241,10 @@ def test_suites() -> None:
     for suite in SUITES.values():
         assert len({cell.title for cell in suite.cells}) == len(suite.cells)
     assert {name: len(suite.cells) for name, suite in SUITES.items() if suite.states == SINGLE} == {
-        "dense": 96, "more": 42, "prefill": 16, "ragged": 24, "sparse": 56,
+        "dense": 96, "fp8": 12, "more": 42, "prefill": 16, "ragged": 24, "sparse": 56,
     }  # fmt: skip
     assert len(SUITES["sustained"].cells) == 7
+    assert {name for name, suite in SUITES.items() if any(cell.fp8 for cell in suite.cells)} == {"fp8"}
     lengths = {cell.problem.lengths: cell.problem.seq_lens for cell in SUITES["ragged"].cells}
     assert (min(lengths["long"]), max(lengths["long"])) == (1024, 65536)
     assert (min(lengths["zipf"]), max(lengths["zipf"])) == (256, 65536)
