@@ -158,7 +158,7 @@ class _Step:
 
     def native(self, plan: Tensor | None, workspace: Tensor | None) -> tuple[tuple[object, ...], tuple[object, ...]]:
         """What the launcher takes, in its order: the tensors, and the rest."""
-        tensors = (*self.positional, self.out, self.lse, None)
+        tensors = (*self.positional, self.out, self.lse, None, None)
         scalars = {**SCALARS, "causal": True, "max_splits": 0, "batch_invariant": False, "max_q_len": 0}
         ordered = (scalars[name] for name in _launcher.OPS["decode"][len(tensors) :])
         return tensors, (*ordered, plan, workspace, None)
