@@ -10,7 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -69,21 +69,22 @@ def check(folder: Path) -> dict[str, str]:
     return texts
 
 
-def _faults(name: str, text: str) -> list[str]:
+@lru_cache(maxsize=64)
+def _faults(name: str, text: str) -> tuple[str, ...]:
     """One line for each fault of a file, in the order of the file."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         said, _, place = str(error).partition(" (at line ")
         line = place.partition(",")[0] or text.count("\n") + 1
-        return [f"{name}:{line}: this is not TOML: {said}"]
+        return (f"{name}:{line}: this is not TOML: {said}",)
     found = [(line_of(text, path), said) for error in _validator().iter_errors(tables) for path, said in _said(error)]
     for table, home in HOME.items():
         if table not in tables and home == name:
             found.append((1, f"the table {table!r} is missing"))
         if table in tables and home != name:
             found.append((line_of(text, (table,)), f"the table {table!r} belongs to {home}"))
-    return list(dict.fromkeys(f"{name}:{line}: {said}" for line, said in sorted(found)))
+    return tuple(dict.fromkeys(f"{name}:{line}: {said}" for line, said in sorted(found)))
 
 
 @cache

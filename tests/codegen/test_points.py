@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from codegen.validate import checked
 ROOT = Path(__file__).parents[2]
 MATRIX_OF_ROOT = load()
 VARIANTS = checked(MATRIX_OF_ROOT)
+SERVED = {(variant.op, variant.arch, frozenset(variant.baked)) for variant in VARIANTS}
 OPS = [(op.name, arch) for op in abi.OPS for arch in MATRIX_OF_ROOT.archs]
 COMMAND = "nox -s generate -- add "
 MOST_ADDED, MOST_TOLD = 12, 1500
@@ -41,6 +43,7 @@ def points(op):
         yield dict(zip(traits, picks, strict=True))
 
 
+@cache
 def addable(op, arch):
     """The points of an op on an arch that ``add`` does not refuse; the others are refused with a reason."""
     found = []
@@ -49,10 +52,9 @@ def addable(op, arch):
             found.append(complete(MATRIX_OF_ROOT, VARIANTS, op, arch, point))
         except MatrixError as error:
             (problem,) = error.problems
-            served = any((v.op, v.arch, dict(v.baked)) == (op, arch, point) for v in VARIANTS)
             assert problem == (
                 "the matrix holds this point already"
-                if served
+                if (op, arch, frozenset(point.items())) in SERVED
                 else f"it cannot be added: {refusal(MATRIX_OF_ROOT, op, arch, point)}"
             )
     return found

@@ -32,11 +32,6 @@ def scalars(make: Maker, variant: Variant) -> dict[str, Any]:
     return found
 
 
-def rounds(variant: Variant) -> bool:
-    """Whether a variant multiplies in e4m3, which a call must ask for; older releases have none."""
-    return bool(variant.traits.get("compute_dtype") == "e4m3")
-
-
 def query_dims(make: Maker, variant: Variant) -> tuple[int, int, int]:
     """Batch, q_len and heads; the rows of them all are few."""
     batch = 0 if make.chance(0.02) else make.random.choice((1, 1, 2, 2, 3, 4))
@@ -126,7 +121,7 @@ def decode(make: Maker, variant: Variant, long: bool = False) -> Case:
     if make.chance(ragged.SHARE_OF_LENGTHS):
         arguments["token_seq_lens"] = ragged.token_lengths(make, arguments, lengths, outer)
     arguments |= scalars(make, variant) | outputs(make, variant, (*outer, heads), (outer[0], heads, outer[1]))
-    arguments |= {"compute_dtype": "e4m3"} if rounds(variant) else {}
+    arguments |= {"compute_dtype": "e4m3"} if variant.rounds else {}
     if is_ragged and make.chance(0.5):
         ragged.by_tokens(make, arguments.get("lse"))
     arguments |= dense_options(make)
@@ -154,7 +149,7 @@ def decode_answers(case: Case, device: str) -> dict[str, Answer]:
     given, traits, form = case.arguments, case.variant.traits, case.variant.form
     q = whole(given["q"])
     batch, q_len, heads, d_qk = q.shape
-    in_e4m3 = rounds(case.variant)
+    in_e4m3 = case.variant.rounds
     precision = Precision.of(traits["q_dtype"], form, traits["out_dtype"], device, in_e4m3)
     factor, out_factor = factors(given)
     numbers = decoded(q, traits["q_dtype"]).reshape(batch * q_len * heads, d_qk)

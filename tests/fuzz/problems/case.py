@@ -51,6 +51,11 @@ class Variant:
         """The format of its second cache."""
         return extra_format_of(self.traits)
 
+    @property
+    def rounds(self) -> bool:
+        """Whether it multiplies in e4m3, which a call must ask for; older releases have none."""
+        return bool(self.traits.get("compute_dtype") == "e4m3")
+
     def pick(self, source: random.Random, field: str, choices: tuple[int, ...]) -> int:
         """One of the choices that the variant accepts, or else the least number that it does."""
         domain = self.accepts.get(field)
