@@ -134,7 +134,6 @@ class MmaQkSoftmax {
       }
     }
     query.choose_factors();
-#pragma unroll
     for (int i = 0; i < kThreadRows; ++i) softmax_.scale_logits(i, query.inverse_factor(i));
 #pragma unroll 1
     for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
