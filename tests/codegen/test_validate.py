@@ -100,11 +100,11 @@ def test_archs_and_allowed_points_are_refused_by_their_place(folder, before, aft
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[trait.q_dtype]\nenum = "Kind"', "domains.toml:27: trait.q_dtype: enum: got 'Kind'; accepts DType, Load"),
+        ('[trait.q_dtype]\nenum = "Kind"', "domains.toml:31: trait.q_dtype: enum: got 'Kind'; accepts DType, Load"),
         ('[trait.q_dtype]\nenum = "DType"\nvalues = ["int8"]', "trait.q_dtype: values: got ['int8']; accepts fp32"),
         (
             '[trait.q_dtype]\nenum = "DType"\nprefix = "\'"',
-            'toml:29: trait.q_dtype.prefix: got "\'"; accepts a name',
+            'toml:33: trait.q_dtype.prefix: got "\'"; accepts a name',
         ),
         ("[trait.q_dtype]\nunnamed = true", "trait.q_dtype.unnamed: got True; accepts an integer"),
         ("[field.page_size]\nmin = 2\nmax = 1", "field.page_size: got {'min': 2, 'max': 1}; accepts a range"),

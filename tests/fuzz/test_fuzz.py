@@ -86,7 +86,7 @@ def test_lengths_of_tokens_are_drawn_and_made_wrong() -> None:
     assert {given.get("causal") for given in given_ones} == {None, True, False}
     assert any(given["token_seq_lens"].strides[1] > 1 for given in given_ones)
     wrong = {wild.wild(make, case).label for make, case in decodes_with_lengths_of_tokens(0, 100)}
-    made = decodes_with_lengths_of_tokens(10_000, 1200)
+    made = decodes_with_lengths_of_tokens(10_000, 4000)
     wrong |= {mutated(make, case, space).label for make, case in made if space.reset() is None}
     name = "token_seq_lens"
     assert {f"{name} out of range", f"{name} of another extent", f"{name} of int16", f"{name} on meta"} <= wrong
