@@ -224,7 +224,7 @@ def samples(problem) -> dict:
         ),
         "decode by lengths of tokens": (
             *(q, None, kv_cache, None, block_table, seq_lens, None, seq_lens[:, None]),
-            *(*no_plan, *SCALES, True, 0, False, 0),
+            *(*no_plan, None, *SCALES, True, 0, False, 0),
         ),
         "sparse_decode": (q, None, kv_cache, None, indices(3, 1, 6), *absent, None, None, *SCALES, 0),
         "sparse_prefill": (q[:, 0], None, kv_cache[0], None, indices(3, 6, end=16), *absent, *SCALES),
