@@ -79,6 +79,16 @@ def test_a_ratio_is_bold_beyond_the_drift_of_our_turns() -> None:
     assert str(comparison.Comparison(100, "A", 97, drift=0.0)) == "0.97x"
 
 
+def test_the_committed_page_of_fp8_is_that_of_the_data(tmp_path: Path) -> None:
+    """It has no chart, since FlashMLA 9241ae3 has no fp8 decode."""
+    page = tmp_path / "docs" / "h100_fp8.md"
+    (page.parent / "data").mkdir(parents=True)
+    data = page.parent / "data" / "h100_fp8.json"
+    data.write_text((PAGES / "data" / data.name).read_text())
+    command.main([str(data), "--cells", "fp8", "--measured", "--page", str(page)])
+    assert page.read_text() == (PAGES / page.name).read_text()
+
+
 @pytest.mark.parametrize("name", ["side_by_side", "dense", "more", "ragged", "sustained", "sparse", "prefill"])
 def test_the_committed_pages_are_those_of_the_data(name: str, tmp_path: Path) -> None:
     """Pages and charts are rendered from what was measured, of 96 shapes with the products of one more library."""

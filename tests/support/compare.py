@@ -37,6 +37,8 @@ SINGLE_LSE = Tolerance(3e-6, 1e-5)
 ROUNDED_KEYS_LSE = Tolerance(4e-3, 8.01 / 65536)
 """Scales of ``fp8_ds_mla`` may be no powers of two. Then a 16-bit kernel rounds code x scale to 16 bits, which moves a
 logit of standard deviation 0.4 by up to a few times 2^-9."""
+FP8 = Tolerance(1.5e-2, 0.15, 3e-3)
+"""The same on tensor cores: of 980 cases 23 had up to six elements, of millions, 1 to 19 % beyond ``QUANTISED``."""
 FP8_LSE = Tolerance(4e-3, 1 / 512)
 """Tensor cores sum products of e4m3 with some 14 bits, which moved an LSE by up to 9e-4 of itself on an H200."""
 

@@ -17,6 +17,7 @@ from . import memory
 from .caches import Packed, encode, generator, poisoned_pool, random
 from .compare import (
     DENSE,
+    FP8,
     FP8_LSE,
     LSE,
     QUANTISED,
@@ -83,7 +84,8 @@ def tolerances(variant: Row, base: Tolerance, *, exact_scales: bool, peak: float
     single = variant.q_dtype == "fp32"
     base = QUANTISED if variant.q_dtype == "e4m3" or variant.rounds_to_e4m3 else base
     for_lse = SINGLE_LSE if single else ROUNDED_KEYS_LSE if rounded else LSE
-    for_lse = FP8_LSE if variant.rounds_to_e4m3 and variant.device != "cpu" else for_lse
+    if variant.rounds_to_e4m3 and variant.device != "cpu":
+        base, for_lse = FP8, FP8_LSE
     for_lse = replace(for_lse, absolute=for_lse.absolute * max(1.0, peak / 4))
     return SINGLE.widened(max(1.0, peak / 8)) if single and not variant.rounds_to_e4m3 else base, for_lse
 
