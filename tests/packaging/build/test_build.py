@@ -22,8 +22,8 @@ from ci.build.stage import FOLDER
 
 ROOT = Path(__file__).parents[3]
 UNITS = {
-    "gather_kv", "gather_kv_d512", "merge_states_reduction", "merge_states_rows", "registry", "store_kv",
-    "store_kv_d512",
+    "gather_kv", "gather_kv_d320_v256", "gather_kv_d512", "merge_states_reduction", "merge_states_rows", "registry",
+    "store_kv", "store_kv_d320_v256", "store_kv_d512",
 }  # fmt: skip
 
 
