@@ -79,3 +79,12 @@ def document(*rows: dict[str, Any]) -> dict[str, Any]:
         "variants": ["sm90a_decode"], "method": decode_cuda.METHOD, "repeats": 7, "ceilings": CEILINGS,
         "rows": list(rows),
     }  # fmt: skip
+
+
+def suite_document(suite: str, *cells: dict[str, Any]) -> dict[str, Any]:
+    """A measurement of a suite in one run."""
+    run = {
+        "command": "python -m benchmarks.side_by_side", "machine": MACHINE, "ceilings": CEILINGS, "libraries": ["a"],
+        "payload": {"name": "sm90", "commit": "0123456789ab", "library_sha256": "f" * 64}, "apart": False,
+    }  # fmt: skip
+    return {"suite": suite, "method": {"graph": "G.", "rested": "R."}, "runs": [run], "cells": list(cells)}

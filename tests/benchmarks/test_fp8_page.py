@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from benchmarks.pages import fp8
 from benchmarks.pages.comparison import OURS, OURS_FP8
 from benchmarks.side_by_side import command
 from benchmarks.side_by_side.cells import SUITES, Cell, dense
-from tests.benchmarks.imagined import CEILINGS, MACHINE
+from tests.benchmarks.imagined import suite_document
 
 VLLM = "FlashMLA as vLLM 0.26.0 ships it"
 FEW, MANY = dense(16, 1, 8192, kv_dtype="e4m3"), dense(128, 128, 8192, kv_dtype="e4m3")
+document = partial(suite_document, "fp8")
 
 
 def measured(cell: Cell, fp8_us: float, peer: float | str, drift: float = 0.0) -> dict[str, Any]:
@@ -36,14 +38,6 @@ def measured(cell: Cell, fp8_us: float, peer: float | str, drift: float = 0.0) -
         "op": cell.op, "title": cell.title, "problem": cell.problem.fields, **cell.problem.counts, "run": 0,
         "allowed error": cell.close, "float64 requests": cell.float64_requests, "turns": turns,
     }  # fmt: skip
-
-
-def document(*cells: dict[str, Any]) -> dict[str, Any]:
-    run = {
-        "command": "python -m benchmarks.side_by_side", "machine": MACHINE, "ceilings": CEILINGS, "libraries": ["a"],
-        "payload": {"name": "sm90", "commit": "0123456789ab", "library_sha256": "f" * 64}, "apart": False,
-    }  # fmt: skip
-    return {"suite": "fp8", "method": {"graph": "G.", "rested": "R."}, "runs": [run], "cells": list(cells)}
 
 
 def page_of(*cells: dict[str, Any]) -> list[str]:

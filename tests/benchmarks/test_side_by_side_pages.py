@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import pytest
 from benchmarks.pages import comparison, grid, ratios, side_by_side
 from benchmarks.side_by_side import command
 from benchmarks.side_by_side.cells import SUITES, Cell, dense
-from tests.benchmarks.imagined import CEILINGS, MACHINE, PAGES
+from tests.benchmarks.imagined import PAGES, suite_document
 
 ROOT = Path(__file__).parents[2]
 DATA = PAGES / "data" / "h200_side_by_side.json"
 PRODUCTS = json.loads((PAGES / "data" / "ratios_to_flash_mla_9241ae3.json").read_text())
 UPSTREAM = "FlashMLA 9241ae3"
 VLLM = "FlashMLA as vLLM 0.26.0 ships it"
+document = partial(suite_document, "dense")
 
 
 def measured(cell: Cell, **times: float | str) -> dict[str, Any]:
@@ -35,14 +37,6 @@ def measured(cell: Cell, **times: float | str) -> dict[str, Any]:
         "op": cell.op, "title": cell.title, "problem": cell.problem.fields, **cell.problem.counts, "run": 0,
         "turns": turns,
     }  # fmt: skip
-
-
-def document(*cells: dict[str, Any]) -> dict[str, Any]:
-    run = {
-        "command": "python -m benchmarks.side_by_side", "machine": MACHINE, "ceilings": CEILINGS, "libraries": ["a"],
-        "payload": {"name": "sm90", "commit": "0123456789ab", "library_sha256": "f" * 64}, "apart": False,
-    }  # fmt: skip
-    return {"suite": "dense", "method": {"graph": "G.", "rested": "R."}, "runs": [run], "cells": list(cells)}
 
 
 def page_of(document: dict[str, Any]) -> str:
