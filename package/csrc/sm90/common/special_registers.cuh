@@ -25,4 +25,10 @@ __device__ __forceinline__ uint32_t read_lane_index() {
   return lane;
 }
 
+// The compiler must keep the number in a register, and not read anew what it is from.
+__device__ __forceinline__ uint32_t keep_in_register(uint32_t number) {
+  asm volatile("" : "+r"(number));
+  return number;
+}
+
 }  // namespace mla::sm90

@@ -39,11 +39,6 @@ using ValueLayout = decltype(cute::composition(
     HalfLayout<Element>{}, cute::Layout<cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>,
                                         cute::Stride<cute::Int<kTileTokens>, cute::_1>>{}));
 
-// As V^T that has been transposed, columns by the tokens of a tile.
-template <class Element, int kColumns>
-using TransposedLayout = decltype(cute::tile_to_shape(
-    ChunkAtom<Element>{}, cute::Shape<cute::Int<kColumns>, cute::Int<kTileTokens>>{}));
-
 template <class Element>
 __device__ __forceinline__ auto chunk_tensor(Element* chunk) {
   return cute::make_tensor(cute::make_smem_ptr(chunk), ChunkLayout<Element>{});

@@ -89,8 +89,7 @@ struct Format<DType::bf16, DType::e4m3, kDQk, kDV> : Widths<DType::e4m3, kDQk, k
 // That pays where tensor cores are the limit, as with the 128 rows of a cluster. It holds a tile
 // longer, so that little memory is left for the next one: KV is prefetched to L2 there.
 template <class Format, int kBlocks>
-inline constexpr bool kPvAfterLogits =
-    Format::kMultipliesFp8 || (kBlocks > 1 && !Format::kDequantizes);
+inline constexpr bool kPvAfterLogits = kBlocks > 1 && !Format::kDequantizes;
 
 // A tile's P is published in so many parts, that the output need not wait for all of it. Where KV
 // is dequantized, that gains nothing.

@@ -19,17 +19,31 @@
 
 namespace mla::sm90::rows_m64 {
 
-// A thread has registers by its role; the four warpgroups have 512 together.
-inline constexpr uint32_t kPvRegisters = 160;
-inline constexpr uint32_t kLogitsRegisters = 144;
-inline constexpr uint32_t kProducerRegisters = 48;
-static_assert(2 * kPvRegisters + kLogitsRegisters + kProducerRegisters == 512);
+// A thread has registers by its role; the four warpgroups have 512 together. In fp8 arithmetic, Q
+// takes none of the logits', but products and P take some of the output's.
+template <class Format>
+struct Registers {
+  static constexpr uint32_t kPv = Format::kMultipliesFp8 ? 168 : 160;
+  static constexpr uint32_t kLogits = Format::kMultipliesFp8 ? 112 : 144;
+  static constexpr uint32_t kProducer = Format::kMultipliesFp8 ? 64 : 48;
+  static_assert(2 * kPv + kLogits + kProducer == 512);
+};
+
+// A warpgroup starts with 128.
+template <uint32_t kRegisters>
+__device__ __forceinline__ void set_registers() {
+  if constexpr (kRegisters >= 512 / 4) {
+    cutlass::arch::warpgroup_reg_alloc<kRegisters>();
+  } else {
+    cutlass::arch::warpgroup_reg_dealloc<kRegisters>();
+  }
+}
 
 // What the two warpgroups of the output do.
 template <class Format, class Out, int kBlocks, class Params>
 __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<Format>& shared,
                                            int warpgroup) {
-  cutlass::arch::warpgroup_reg_alloc<kPvRegisters>();
+  set_registers<Registers<Format>::kPv>();
   prepare_combine(params, shared.split_request);
   if (MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run()) return;
   combine_fused<Out, Format::kHalves * kHalf, SharedStorage<Format>::kOfTiles>(
@@ -40,7 +54,7 @@ __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<F
 template <class Format, int kBlocks, int kCluster, bool kThreadsFill, class Params>
 __device__ __forceinline__ void compute_logits(const Params& params, SharedStorage<Format>& shared,
                                                int first_row) {
-  cutlass::arch::warpgroup_reg_alloc<kLogitsRegisters>();
+  set_registers<Registers<Format>::kLogits>();
   if constexpr (Format::kMultipliesFp8) {
     MmaQkSoftmaxFp8<Format, kCluster, Params>(params, shared, first_row).run();
   } else {
@@ -102,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     compute_logits<Format, Producer::kBlocks, kCluster, kLoad == Load::gather>(params, shared,
                                                                                first_row);
   } else {
-    cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
+    set_registers<Registers<Format>::kProducer>();
     const int warp = warp_uniform(threadIdx.x / kWarp) - kConsumerWarpgroups * kWarps;
     const int rank = blockIdx.x % kCluster;
     if constexpr (Producers::kGathersBytes) {

@@ -19,6 +19,20 @@ __device__ __forceinline__ int tile_row(int i) {
   return accumulator_row(0, threadIdx.x % kWarpgroup) + i * 8;
 }
 
+// Reads a thread's rows of what is known of all rows of a tile.
+__device__ __forceinline__ void read_rows(const float (&rows)[kTileRows], int thread,
+                                          float (&own)[kThreadRows]) {
+#pragma unroll
+  for (int i = 0; i < kThreadRows; ++i) own[i] = rows[accumulator_row(0, thread) + i * 8];
+}
+
+// Multiplies a thread's rows of an accumulator.
+template <class Accumulator>
+__device__ __forceinline__ void scale_rows(Accumulator& sums, const float (&factor)[kThreadRows]) {
+#pragma unroll
+  for (int e = 0; e < cute::size(sums); ++e) sums(e) *= factor[e % 4 / 2];
+}
+
 // The columns of each half that a warpgroup computes. The compiler refuses an instruction with more
 // sums than the registers that a thread of four warpgroups starts with, so no more than 128.
 inline constexpr int kPvColumns = 128;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sm90/mainloop/rows_m64/epilogue.cuh"
+#include "sm90/mainloop/rows_m64/fp8/mma_pv.cuh"
 
 namespace mla::sm90::rows_m64 {
 
@@ -14,26 +15,24 @@ class MmaPv {
   static constexpr int kBlockChunks = kPvColumns / kChunk;
   static_assert(2 * kBlockChunks == kHalfChunks);
   using Tile = cute::Shape<cute::_64, cute::Int<kPvColumns>, cute::_64>;
-  // Tensor cores take V^T of 16 bits from tiles as they are, but of 8 bits transposed.
+  // Tensor cores take V^T of 16 bits from tiles as they are, but not of 8 bits: see MmaPvFp8.
   static constexpr auto kValueMajor =
       Format::kMultipliesFp8 ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
-  using Values = std::conditional_t<Format::kMultipliesFp8, TransposedLayout<Element, kPvColumns>,
-                                    ValueLayout<Element, kPvColumns>>;
-  // Where the columns of the second warpgroup begin in a half.
-  static constexpr int kSideElements =
-      Format::kMultipliesFp8 ? kPvColumns * kTileTokens : kBlockChunks * kAtomElements;
   using Mma = decltype(cute::make_tiled_mma(
       cute::GMMA::ss_op_selector<Element, Element, float, Tile, cute::GMMA::Major::K,
                                  kValueMajor>()));
   using Accumulator =
       decltype(cute::partition_fragment_C(Mma{}, cute::Shape<cute::_64, cute::Int<kPvColumns>>{}));
-  static constexpr int kElements = cute::size(Accumulator{});
   using Rows = float[kThreadRows];
 
  public:
   // `side` of each half's columns is the warpgroup's.
   __device__ MmaPv(const Params& params, SharedStorage<Format>& shared, int side)
-      : params_(params), shared_(shared), thread_(threadIdx.x % kWarpgroup), side_(side) {}
+      : params_(params),
+        shared_(shared),
+        thread_(Format::kMultipliesFp8 ? keep_in_register(threadIdx.x % kWarpgroup)
+                                       : threadIdx.x % kWarpgroup),
+        side_(side) {}
 
   // Says whether the request of the last work tile has been combined: that is so if it is split in
   // two and this block combines them.
@@ -48,15 +47,13 @@ class MmaPv {
       // The result goes through the memory of the last tile.
       const bool keeps_last = !Format::kMultipliesFp8 && work.partial < 0;
       for (int i = 0; i < blocks; ++i) {
-        const PipelineState<kPStages> p(p_count_);
-        const bool releases = i + 1 < blocks || !keeps_last;
-        if constexpr (kPvAfterLogits<Format, kBlocks>) {
-          sum_after_logits(p, i + 1 < blocks, releases);
+        const bool is_last = i + 1 == blocks;
+        if constexpr (Format::kMultipliesFp8) {
+          MmaPvFp8<Format, kBlocks, Accumulator>(shared_, thread_, side_)
+              .add(tile_++, is_last, out_, final_scale);
         } else {
-          sum_by_parts(p, i + 1 < blocks, releases);
+          sum(is_last, !is_last || !keeps_last, final_scale);
         }
-        if (i + 1 == blocks) read(shared_.final_scale[p.stage], final_scale);
-        end_tile(p.stage);
       }
       Epilogue<Format, Out, Accumulator, Params> epilogue = {params_, shared_, out_};
       if (work.partial < 0) {
@@ -82,9 +79,15 @@ class MmaPv {
   }
 
  private:
-  __device__ __forceinline__ void read(const float (&rows)[kTileRows], Rows& own) const {
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) own[i] = rows[tile_row(i)];
+  __device__ __forceinline__ void sum(bool is_last, bool releases, Rows& final_scale) {
+    const PipelineState<kPStages> p(p_count_);
+    if constexpr (kPvAfterLogits<Format, kBlocks>) {
+      sum_after_logits(p, !is_last, releases);
+    } else {
+      sum_by_parts(p, !is_last, releases);
+    }
+    if (is_last) read_rows(shared_.final_scale[p.stage], thread_, final_scale);
+    end_tile(p.stage);
   }
 
   // Sums up a tile. The left half is multiplied by each part of P as soon as that is there.
@@ -118,10 +121,8 @@ class MmaPv {
     for (auto& part : shared_.p_full[p.stage]) part.wait(p.phase);
     if (has_next) wait_for_next_logits();
     fence_and_rescale(p.stage);
-    wait_for_values<0>();
     multiply<0>(p.stage, 0, kPParts<Format>);
     if constexpr (Format::kHalves == 2) {
-      wait_for_values<1>();
       multiply<1>(p.stage, 0, kPParts<Format>);
       cute::warpgroup_wait<1>();
       if (releases) release<0>(tile_);
@@ -130,14 +131,6 @@ class MmaPv {
 #pragma unroll
     for (auto& half : out_) cute::warpgroup_fence_operand(half);
     if (releases) release<Format::kHalves - 1>(tile_);
-  }
-
-  // Where P has been computed, a tile has arrived, but not its transposed values.
-  template <int kHalfOfColumns>
-  __device__ __forceinline__ void wait_for_values() {
-    if constexpr (!Format::kMultipliesFp8) return;
-    const auto latent = latent_state<Format>(tile_, kHalfOfColumns);
-    shared_.latent_full[latent.stage].wait(latent.phase);
   }
 
   // Lets the tensor cores see P, of which the first part has arrived.
@@ -151,12 +144,9 @@ class MmaPv {
 
   __device__ __forceinline__ void rescale(int stage) {
     Rows factor;
-    read(shared_.rescale[stage], factor);
+    read_rows(shared_.rescale[stage], thread_, factor);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-#pragma unroll
-      for (auto& half : out_) half(e) *= factor[e % 4 / 2];
-    }
+    for (auto& half : out_) scale_rows(half, factor);
   }
 
   // The warpgroups share the tensor cores. If the next logits come first, their softmax runs while
@@ -179,7 +169,8 @@ class MmaPv {
     const Tensor p = mma.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.p[p_stage]));
     Element* const half = shared_.latent[latent_state<Format>(tile_, kHalfOfColumns).stage];
     const Tensor v = mma.get_slice(thread_).partition_fragment_B(
-        make_tensor(make_smem_ptr(half + side_ * kSideElements), Values{}));
+        make_tensor(make_smem_ptr(half + side_ * kBlockChunks * kAtomElements),
+                    ValueLayout<Element, kPvColumns>{}));
     constexpr int kSteps = size<2>(p) / kPParts<Format>;  // of the tensor cores, in a part
     warpgroup_fence_operand(out_[kHalfOfColumns]);
     warpgroup_arrive();

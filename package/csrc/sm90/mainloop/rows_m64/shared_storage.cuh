@@ -104,8 +104,7 @@ __device__ void producer_acquire(SharedStorage<Format>& shared, uint32_t tile) {
 
 // A warp arrives `kTimes` at each of the `kBlocks` blocks that fill their stages together.
 template <int kBlocks, int kTimes = 1>
-__device__ __forceinline__ void consumer_release(Barrier& empty) {
-  const int lane = threadIdx.x % kWarp;
+__device__ __forceinline__ void consumer_release(Barrier& empty, int lane = threadIdx.x % kWarp) {
   if (lane >= kBlocks * kTimes) return;
   if constexpr (kBlocks == 1) {
     empty.arrive();

@@ -1,6 +1,6 @@
 // What fp8 arithmetic decides: tensor cores multiply e4m3 by e4m3, so that K is read as it is
 // staged. V is not: they take the second operand of 8-bit elements with tokens side by side, so it
-// is transposed. Q is converted to e4m3 in registers, and takes no shared memory.
+// is transposed. All of Q is in shared memory, since registers are short.
 #pragma once
 
 #include "sm90/mainloop/rows_m64/format.cuh"
@@ -10,7 +10,7 @@ namespace mla::sm90::rows_m64 {
 // Tiles of a cache, as they are in memory.
 template <int kChunks>
 struct Fp8Tiles {
-  static constexpr int kStages = 4;
+  static constexpr int kStages = 3;
   static constexpr uint32_t kTileBytes = kChunks * kChunkElements;
   // The warps of a block that read a stage: those of the logits, and those that transpose.
   static constexpr int kReaders = kWarps + 3;
@@ -36,7 +36,7 @@ struct Fp8Format : Widths<DType::e4m3, kDQk, kDV> {
   static constexpr bool kDequantizes = true;
   static constexpr bool kMultipliesFp8 = true;
   static constexpr bool kConvertsQuery = true;
-  static constexpr int kRegisterChunks = kDQk / kChunk;
+  static constexpr int kRegisterChunks = 0;  // of Q
   static constexpr int kLatentStages = 2 * kDV / kHalf;
   static constexpr int kRopeStages = 1;
   template <Load>

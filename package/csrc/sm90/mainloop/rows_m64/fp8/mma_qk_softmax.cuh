@@ -1,5 +1,5 @@
-// The warpgroup of the logits in fp8 arithmetic: it computes Q K^T with Q in registers, and the
-// softmax, of which P becomes e4m3.
+// The warpgroup of the logits in fp8 arithmetic: it converts Q, computes Q K^T and the softmax, of
+// which P becomes e4m3.
 #pragma once
 
 #include "sm90/mainloop/rows_m64/fp8/query.cuh"
@@ -16,11 +16,9 @@ class MmaQkSoftmaxFp8 {
   static constexpr auto kMajor = cute::GMMA::Major::K;
   using Tile = cute::Shape<cute::_64, cute::Int<kTileTokens>, cute::_64>;
   using Mma = decltype(cute::make_tiled_mma(
-      cute::GMMA::rs_op_selector<Element, Element, float, Tile, kMajor, kMajor>()));
+      cute::GMMA::ss_op_selector<Element, Element, float, Tile, kMajor, kMajor>()));
   using Logits =
       decltype(cute::partition_fragment_C(Mma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
-  using Query = decltype(cute::make_tensor<Element>(cute::partition_shape_A(
-      Mma{}, cute::Shape<cute::_64, cute::Int<Format::kChunks * kChunk>>{})));
   // The greatest P of a row is 2^8 or up to 448, the greatest e4m3, as its maximum may be stale.
   using Softmax = rows_m64::Softmax<Logits, 1, true, Params, ExponentRange<8>>;
   using Rows = typename Softmax::Rows;
@@ -59,7 +57,8 @@ class MmaQkSoftmaxFp8 {
   // Reads Q, row after row. Rows beyond the last are copies of it.
   __device__ __forceinline__ void take_query(const WorkTile& work) {
     const uint32_t flip = params_.sign_flip | params_.sign_flip >> 8;
-    cute::Tensor words = cute::recast<uint32_t>(query_);
+    // Tensor cores may still read the Q of the work tile before, for other warps.
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
       const int row = accumulator_row(first_row_, thread_) + i * 8;
@@ -81,9 +80,20 @@ class MmaQkSoftmaxFp8 {
       softmax_.scale_logits(i, scale.inverse());
 #pragma unroll
       for (int k = 0; k < kSteps * 2; ++k) {
-        words(k / 2 * kStepWords + k % 2 * kThreadRows + i) = scale.convert(own[k]) ^ flip;
+        *query_word(i, k) = scale.convert(own[k]) ^ flip;
       }
     }
+    cutlass::arch::fence_view_async_shared();
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, 0);
+  }
+
+  // Where four neighbours are in shared memory.
+  __device__ __forceinline__ uint32_t* query_word(int i, int four) {
+    constexpr int kGroups = kChunk / 16;
+    const int row = accumulator_row(0, thread_) + i * 8;
+    const int group = four % kGroups ^ row / 2 % kGroups;
+    auto* const chunk = reinterpret_cast<uint32_t*>(shared_.q[four / kGroups]);
+    return chunk + (row * kGroups + group) * 4 + thread_ % 4;
   }
 
   // Loads what a thread has of a row: four neighbours of every sixteen.
@@ -108,8 +118,7 @@ class MmaQkSoftmaxFp8 {
             __ldg(from + 2) | static_cast<uint32_t>(__ldg(from + 3)) << 16};
   }
 
-  // Computes the logits of the next tile. The output's warps wake up while the last columns are
-  // multiplied.
+  // Computes the logits of the next tile.
   __device__ __forceinline__ void multiply() {
     using namespace cute;
     const PipelineState<kPStages> p(tile_);
@@ -121,20 +130,18 @@ class MmaQkSoftmaxFp8 {
     warpgroup_arrive();
 #pragma unroll
     for (int chunk = 0; chunk < Format::kChunks; ++chunk) {
+      const Tensor q = mma_.get_slice(thread_).partition_fragment_A(chunk_tensor(shared_.q[chunk]));
       const Tensor k = mma_.get_slice(thread_).partition_fragment_B(
           chunk_tensor(shared_.staging.chunks[staged.stage][chunk]));
-      if (chunk + 1 == Format::kChunks) warpgroup_commit_batch();
 #pragma unroll
       for (int i = 0; i < kChunkSteps; ++i) {
-        gemm(mma_, query_(_, _, chunk * kChunkSteps + i), k(_, _, i), logits_);
+        gemm(mma_, q(_, _, i), k(_, _, i), logits_);
         mma_.accumulate_ = GMMA::ScaleOut::One;
       }
     }
     warpgroup_commit_batch();
     // The softmax needs an empty stage of P; this waits for it while the tensor cores are busy.
     shared_.p_empty[p.stage].wait(p.phase ^ 1);
-    warpgroup_wait<1>();
-    if (thread_ % kWarp == 0) shared_.logits_done[p.stage].arrive();
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits_);
     consumer_release_own_first<kBlocks>(shared_.staging.empty[staged.stage]);
@@ -193,7 +200,6 @@ class MmaQkSoftmaxFp8 {
   const int first_row_;
   const int thread_;
   Mma mma_;
-  Query query_;
   Logits logits_;
   Softmax softmax_;
   uint64_t present_;   // a bit for each token of the tile

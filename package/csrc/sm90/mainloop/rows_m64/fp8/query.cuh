@@ -1,4 +1,4 @@
-// Q in bf16 becomes e4m3, in the warpgroup of the logits, on the way from memory into registers.
+// Q in bf16 becomes e4m3, in the warpgroup of the logits, on the way into shared memory.
 //
 // Each row is scaled by the power of 2 that brings its greatest element into (224, 448], where 448
 // is the greatest e4m3. A row with an infinity becomes NaN, as e4m3 has none.

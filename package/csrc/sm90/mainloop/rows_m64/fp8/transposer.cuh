@@ -27,76 +27,91 @@ struct Transposer {
   SharedStorage<Format>& shared;
   const int first_row;
 
-  // `kWarps` warps call this, of which each transposes every third chunk. There is one of each half
-  // among them, so that a warp waits for every use of each stage.
+  // `kWarps` warps call this. Chunks go round among them, so that each has two or three of a tile,
+  // and at least one of each half: a warp waits for every use of each stage.
   __device__ void run(int warp) {
     static_assert(kWarps <= kHalfChunks);
     uint32_t tile = 0;
+    int first = warp;
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
       for (int block = work.first_block; block < work.end_block; ++block, ++tile) {
-        transpose_tile(tile, warp, work.tokens - block * kTileTokens);
+        transpose_tile(tile, first, work.tokens - block * kTileTokens);
+        first = first + 1 < kWarps ? first + 1 : 0;
       }
     }
   }
 
  private:
-  __device__ __forceinline__ void transpose_tile(uint32_t tile, int warp, int tokens) {
+  static constexpr int kGroup = 16;  // columns, and tokens
+  static constexpr int kUnits = kChunk / kGroup * (kTileTokens / kWarp);
+  // What a lane has of a chunk: pairs of columns.
+  using Pairs = uint32_t[kUnits][4];
+
+  __device__ __forceinline__ void transpose_tile(uint32_t tile, int first, int tokens) {
     using Staging = typename Format::Staging;
+    static_assert(Format::kLatentChunks % kWarps == kWarps - 1, "chunks do not go round");
     const PipelineState<Staging::kStages> staged(tile);
     shared.staging.full[staged.stage].wait(staged.phase);
+    int written = 0;
 #pragma unroll 1
-    for (int chunk = warp; chunk < Format::kLatentChunks; chunk += kWarps) {
+    for (int chunk = first; chunk < Format::kLatentChunks; chunk += kWarps) {
+      Pairs pairs;
+      load(shared.staging.chunks[staged.stage][chunk], pairs);
+      // The chunk before has been stored by the time that these loads take.
+      if (chunk != first) publish(written);
       const auto half = latent_state<Format>(tile, chunk / kHalfChunks);
       shared.latent_empty[half.stage].wait(half.phase ^ 1);
-      Element* const from = shared.staging.chunks[staged.stage][chunk];
       Element* const to = shared.latent[half.stage] + chunk % kHalfChunks * kChunkElements;
       if (tokens >= kTileTokens) {
-        transpose<false>(from, to, tokens);
+        store<false>(pairs, to, tokens);
       } else {
-        transpose<true>(from, to, tokens);
+        store<true>(pairs, to, tokens);
       }
-      cutlass::arch::fence_view_async_shared();
-      shared.latent_full[half.stage].arrive();
+      written = half.stage;
     }
+    publish(written);
     __syncwarp();
     consumer_release<kCluster>(shared.staging.empty[staged.stage]);
   }
 
-  // Transposes a chunk, 16 columns of 32 tokens at a time. Tokens that do not exist become 0: an
-  // unused page may hold NaN, which P of 0 would make NaN of the output.
+  __device__ __forceinline__ void publish(int stage) {
+    cutlass::arch::fence_view_async_shared();
+    shared.latent_full[stage].arrive();
+  }
+
+  // Loads a chunk, 16 columns of 32 tokens at a time.
+  static __device__ __forceinline__ void load(Element* from, Pairs& pairs) {
+    const uint32_t lane = threadIdx.x % kWarp;
+    const uint32_t swizzle = lane / 2 % 4;
+    char* const source = reinterpret_cast<char*>(from) + lane * kRowBytes;
+#pragma unroll
+    for (int unit = 0; unit < kUnits; ++unit) {
+      uint32_t (&to)[4] = pairs[unit];
+      cute::SM75_U16x8_LDSM_T::copy(
+          *reinterpret_cast<cute::uint128_t*>(source + unit % 2 * kWarp * kRowBytes +
+                                              (unit / 2 ^ swizzle) * kGroup),
+          to[0], to[1], to[2], to[3]);
+    }
+  }
+
+  // Stores it transposed. Tokens that do not exist become 0: an unused page may hold NaN, which P
+  // of 0 would make NaN of the output.
   template <bool kHasTail>
-  static __device__ __forceinline__ void transpose(Element* from, Element* to, int tokens) {
-    constexpr int kGroup = 16;  // columns, and tokens
-    constexpr int kUnits = kChunk / kGroup * (kTileTokens / kWarp);
-    constexpr int kAhead = 3;
+  static __device__ __forceinline__ void store(const Pairs& pairs, Element* to, int tokens) {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t i = lane % 8;
     const uint32_t matrix = lane / 8;
-    // A lane names a token to read, and a column to write. Half of the columns of a matrix are even
-    // and half are odd, or the rows that it writes would meet in half of the banks.
+    // A lane names a column to write. Half of the columns of a matrix are even and half are odd, or
+    // the rows that it writes would meet in half of the banks.
     const uint32_t column = i * 2 + ((i / 4 ^ matrix) & 1);
     const uint32_t even_first = lane < kWarp / 2 ? 0x6420 : 0x7531;
     const uint32_t odd_first = lane < kWarp / 2 ? 0x7531 : 0x6420;
-    const uint32_t read = i / 2 % 4;
-    const uint32_t write = (matrix / 2 ^ i % 4);
-    char* const source = reinterpret_cast<char*>(from) + lane * kRowBytes;
+    const uint32_t swizzle = matrix / 2 ^ i % 4;
     char* const target = reinterpret_cast<char*>(to) + column * kRowBytes;
-    // Some reads are ahead of their use.
-    uint32_t pairs[kAhead + 1][4];
-    const auto load = [&](int unit) {
-      uint32_t (&to)[4] = pairs[unit % (kAhead + 1)];
-      cute::SM75_U16x8_LDSM_T::copy(
-          *reinterpret_cast<cute::uint128_t*>(source + unit % 2 * kWarp * kRowBytes +
-                                              (unit / 2 ^ read) * kGroup),
-          to[0], to[1], to[2], to[3]);
-    };
-#pragma unroll
-    for (int unit = 0; unit < kAhead; ++unit) load(unit);
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      if (unit + kAhead < kUnits) load(unit + kAhead);
-      const uint32_t (&own)[4] = pairs[unit % (kAhead + 1)];
+      const uint32_t (&own)[4] = pairs[unit];
       uint32_t words[4];
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
@@ -111,7 +126,7 @@ struct Transposer {
       cute::SM90_U32x4_STSM_N::copy(
           words[0], words[1], words[2], words[3],
           *reinterpret_cast<cute::uint128_t*>(target + unit / 2 * kGroup * kRowBytes +
-                                              (write ^ unit % 2 * 2) * kGroup));
+                                              (swizzle ^ unit % 2 * 2) * kGroup));
     }
   }
 
