@@ -105,8 +105,8 @@ def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
         "- Plans are made before, by every library: no time has planning in it. Pages have 64 tokens.",
         "- Q is bf16. Our fp8 arithmetic rounds it in the launch that is timed. FlashMLA's fp8 kernel takes Q in e4m3: "
         "it is converted before, and no time has this in it, which favours FlashMLA.",
-        "- Keys and values are random and have no mean. What fp8 arithmetic loses where they have one is in "
-        "[another table](../kernels/sm90/fp8.md#what-is-lost-in-sums).",
+        "- Keys and values are random, of deviation 1, and have no mean but where a column says so. "
+        "[Why a mean matters](../kernels/sm90/fp8.md#sums-in-two-levels).",
         f"- **error**: of the first problem's first {requests} requests, or of its only one. Attention in float64 "
         "reads the same bytes of the cache, and Q in bf16: what rounding the cache changed is not in the error.",
         f"- {'A sample of the' if apart else 'The'} output of every library is compared with that of `{OURS}` first; a "

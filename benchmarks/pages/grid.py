@@ -19,7 +19,7 @@ _ABOUT = (
     "Time of the fastest other library over ours, in a graph:\n"
     "above 1, ours is faster. h: heads, q: query tokens, b: batch."
 )
-_FIELDS = ("d_qk", "kv", "heads", "q_len", "lengths", "batch", "seq", "topk", "page_size")
+_FIELDS = ("d_qk", "kv", "heads", "q_len", "lengths", "batch", "seq", "topk", "page_size", "kv_mean")
 _WORDS = {
     "heads": "h {}",
     "q_len": "q {}",
@@ -28,6 +28,7 @@ _WORDS = {
     "d_qk": "{} columns",
     "topk": "top {:,}",
     "page_size": "page {}",
+    "kv_mean": "mean {:g}",
 }
 
 

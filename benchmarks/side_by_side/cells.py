@@ -67,6 +67,7 @@ def dense(
     lengths: str = "equal",
     page_size: int = 64,
     kv_dtype: str = "bf16",
+    kv_mean: float = 0.0,
 ) -> Cell:
     """A dense decode over a bf16 cache, or over an e4m3 cache, where fp8 arithmetic takes part."""
     context = {
@@ -79,8 +80,10 @@ def dense(
     spread = ", lengths vary" if lengths == "normal" else ""
     pages = "" if page_size == 64 else f", pages of {page_size}"
     cache = "" if kv_dtype == "bf16" else f" {kv_dtype}"
-    title = f"Dense{cache} decode, {heads} heads, batch {batch}, {context}{tokens}{spread}{pages}"
-    cell = Cell("decode", title, Problem("bf16", kv_dtype, heads, batch, seq, q_len, page_size, lengths))
+    mean = f", values of mean {kv_mean:g}" if kv_mean else ""
+    title = f"Dense{cache} decode, {heads} heads, batch {batch}, {context}{tokens}{spread}{pages}{mean}"
+    problem = Problem("bf16", kv_dtype, heads, batch, seq, q_len, page_size, lengths, kv_mean=kv_mean)
+    cell = Cell("decode", title, problem)
     return replace(cell, close=CLOSE_IN_FP8, float64_requests=2) if cell.fp8 else cell
 
 
@@ -161,6 +164,8 @@ _FP8 = (
     dense(128, 128, 1024, kv_dtype="e4m3"),
     dense(128, 128, 4096, q_len=2, kv_dtype="e4m3"),
     dense(128, 4, 65536, kv_dtype="e4m3"),
+    dense(128, 128, 8192, kv_dtype="e4m3", kv_mean=1.0),
+    dense(128, 66, 32768, kv_dtype="e4m3", kv_mean=1.0),
 )
 _SMOKE = (
     dense(16, 4, 512),

@@ -1,4 +1,4 @@
-"""Attention of the sm90 payload over fp8 caches: every code of e4m3 and fp8_ds_mla, and queries beyond fp16's range."""
+"""Attention of the sm90 payload over fp8 caches: every code, queries beyond fp16's range, and long sums."""
 
 from __future__ import annotations
 
@@ -77,6 +77,17 @@ def test_a_query_that_is_not_finite_spoils_its_own_row(variant: Row, value: floa
     others = [h for h in range(16) if h != 3]
     assert_same_bytes("out", out[0, 0, others], want[0, 0, others])
     assert_same_bytes("out", out[1], want[1])
+
+
+@pytest.mark.parametrize("variant", E4M3, ids=name_of)
+def test_a_long_sum_of_values_with_a_mean(variant: Row) -> None:
+    """Hopper's tensor cores keep some 14 bits of a sum of e4m3: they alone lose half of this one."""
+    problem = Decode(variant.name, lengths=(60000, 1), num_heads=16, max_splits=1)
+    inputs = problem.tensors()
+    inputs["kv_cache"].copy_(inputs["kv_cache"].float() + 1)
+    out, _ = problem.launch(inputs)
+    want, _ = problem.expected(inputs)
+    assert float((out.double() - want).norm() / want.norm()) < 0.01
 
 
 @pytest.mark.parametrize("variant", FP8_DS_MLA, ids=name_of)

@@ -55,6 +55,8 @@ class Problem:
     lengths : str
         ``equal``; ``normal``, with half the mean as deviation and as many tokens in all; ``long``, one request of
         65536 tokens among requests of 1024; or ``zipf``, from 65536 tokens to 256 by a power of the rank.
+    kv_mean : float
+        The mean of keys and values, whose standard deviation is 1.
     """
 
     q_dtype: str
@@ -66,6 +68,7 @@ class Problem:
     page_size: int = 64
     lengths: str = "equal"
     d_qk: int = HEAD_DIM
+    kv_mean: float = 0.0
 
     @property
     def form(self) -> CacheFormat:
@@ -118,7 +121,7 @@ class Problem:
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        names = ("q_dtype", "kv_dtype", "d_qk", "num_heads", "q_len", "batch", "seq", "page_size", "lengths")
+        names = ("q_dtype", "kv_dtype", "d_qk", "num_heads", "q_len", "batch", "seq", "page_size", "lengths", "kv_mean")
         return columns(self, names)
 
 

@@ -43,6 +43,8 @@ class Tensors:
         self.block_table = _tables(self.seq_lens, cell.page_size, count, generator)
         num_pages = count * int(_pages(self.seq_lens, cell.page_size).sum())
         rows = torch.randn(num_pages * cell.page_size, cell.d_qk, dtype=dtype, device=device, generator=generator)
+        if cell.kv_mean:
+            rows += cell.kv_mean
         self.kv_cache = stored(rows, cell.kv_dtype, cell.page_size)
 
 
