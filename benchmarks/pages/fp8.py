@@ -75,7 +75,7 @@ def _table(document: Mapping[str, Any], state: str) -> list[str]:
         times = {name: of(cell, name, state) for name in libraries}
         rows.append({
             **({"run": cell["run"] + 1} if several else {}),
-            **{name: cell["problem"][name] for name in names},
+            **{name: cell["problem"].get(name, 0) for name in names},
             **{name: number(statistics.mean(us) if us else None) for name, us in times.items()},
             "our faster": faster,
             "over it": str(found),

@@ -20,6 +20,8 @@ _ABOUT = (
     "above 1, ours is faster. h: heads, q: query tokens, b: batch."
 )
 _FIELDS = ("d_qk", "kv", "heads", "q_len", "lengths", "batch", "seq", "topk", "page_size", "kv_mean")
+_WHERE_ABSENT = {"kv_mean": 0}
+"""Values of fields that a problem has only where it has another one."""
 _WORDS = {
     "heads": "h {}",
     "q_len": "q {}",
@@ -28,7 +30,6 @@ _WORDS = {
     "d_qk": "{} columns",
     "topk": "top {:,}",
     "page_size": "page {}",
-    "kv_mean": "mean {:g}",
 }
 
 
@@ -41,7 +42,9 @@ def draw(document: Mapping[str, Any], stem: Path) -> tuple[Path, Path]:
 def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """The fields that tell some cells apart."""
     problems = [cell["problem"] for cell in cells]
-    return [name for name in _FIELDS if len({each[name] for each in problems if name in each}) > 1]
+    return [
+        name for name in _FIELDS if len({each.get(name, _WHERE_ABSENT.get(name)) for each in problems} - {None}) > 1
+    ]
 
 
 def _draw(cells: Sequence[Mapping[str, Any]], path: Path, theme: str) -> Path:

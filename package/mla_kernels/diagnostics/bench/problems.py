@@ -121,8 +121,8 @@ class Problem:
     @property
     def fields(self) -> dict[str, object]:
         """What tells this cell from another, as columns of the table."""
-        names = ("q_dtype", "kv_dtype", "d_qk", "num_heads", "q_len", "batch", "seq", "page_size", "lengths", "kv_mean")
-        return columns(self, names)
+        names = ("q_dtype", "kv_dtype", "d_qk", "num_heads", "q_len", "batch", "seq", "page_size", "lengths")
+        return columns(self, (*names, "kv_mean") if self.kv_mean else names)
 
 
 def attributes(cell: object, names: Iterable[str]) -> dict[str, object]:
