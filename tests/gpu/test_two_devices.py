@@ -85,7 +85,8 @@ def test_plan_decode_and_merge(variant: Row, num_heads: int, max_splits: int, de
         for lane, other in ((0, devices[1]), (1, devices[0])):
             given, q = inputs[lane], inputs[lane]["q"]
             with crossed(streams[lane], other):
-                out, lse = q.new_empty(*q.shape[:3], 512), q.new_empty(4, num_heads, 2, dtype=torch.float32)
+                out = q.new_empty(*q.shape[:3], variant.form.d_v)
+                lse = q.new_empty(4, num_heads, q.shape[1], dtype=torch.float32)
                 size = kernel.workspace_size(**given, max_splits=max_splits)
                 workspace = q.new_empty(size, dtype=torch.uint8)
                 set_all_bits(out, lse, workspace)
@@ -141,7 +142,7 @@ def test_tensors_of_two_devices_are_refused(variant: Row, devices: tuple[int, in
     with torch.cuda.device(devices[0]):
         given: dict[str, Any] = problem.tensors()
     kernel = problem.kernel()
-    given["out"] = torch.full((2, 1, 16, 512), 7, dtype=given["q"].dtype, device=here)
+    given["out"] = torch.full((2, 1, 16, variant.form.d_v), 7, dtype=given["q"].dtype, device=here)
     given["lse"] = torch.full((2, 16, 1), 7.0, device=here)
     size = kernel.workspace_size(**{name: given[name] for name in ("q", "kv_cache", "block_table", "seq_lens")})
     given["workspace"] = torch.empty(size, dtype=torch.uint8, device=here)
