@@ -94,6 +94,8 @@ def _explain(options: argparse.Namespace) -> int:
     for trait, value in found.baked:
         print(f"  {trait:<9} {value}")
     print(f"  accepts   {values_text(dict(found.accepts))}\n  priority  {found.priority}")
+    if found.accuracy:
+        print(f"  accuracy  {found.accuracy}")
     for allow in matrix.allows:
         if (allow.op, allow.arch) == (found.op, found.arch):
             print("\n".join(f"  allowed   {box_text(matrix, box)}" for box in allow.boxes))

@@ -39,6 +39,7 @@ def _variants(matrix: Matrix, row: Row) -> Iterator[Variant]:
             baked=tuple(baked.items()),
             accepts=tuple(accepts.items()),
             priority=row.priority,
+            accuracy=row.accuracy,
             folder=boxes[0].folder,
             where=row.where,
         )

@@ -18,7 +18,7 @@ from codegen.schema import MATRIX, MatrixError
 from codegen.schema.lines import line_of
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-BESIDE = ("op", "arch", "device", "folder", "priority", "reasons")
+BESIDE = ("op", "arch", "device", "folder", "priority", "accuracy", "reasons")
 """What an entry says beside the fields of its points."""
 
 
@@ -161,7 +161,7 @@ def _row(matrix: Matrix, entry: Entry) -> Row:
     points = {name: shapes.values(value) for name, value in fields.items() if name not in BESIDE}
     left_out = matrix.unnamed(op) if op in abi.OP else {}
     archs = shapes.served(where, fields, matrix.archs)
-    return Row(where, op, archs, {**left_out, **points}, fields.get("priority", 0))
+    return Row(where, op, archs, {**left_out, **points}, fields.get("priority", 0), fields.get("accuracy", ""))
 
 
 def _op(where: str, fields: Mapping[str, Any]) -> str:

@@ -141,7 +141,7 @@ class Row:
     """A row of kernels with the fields of its table; ``where`` says which file and which line.
 
     A trait with several values makes a variant of each. A field that a row leaves out is accepted as far as there are
-    kernels for it.
+    kernels for it. ``accuracy`` says how far outputs are from exact arithmetic where that is more than rounding.
     """
 
     where: str
@@ -149,6 +149,7 @@ class Row:
     archs: tuple[str, ...]
     fields: Mapping[str, Values]
     priority: int = 0
+    accuracy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class Variant:
     baked: tuple[tuple[str, Value], ...]
     accepts: tuple[tuple[str, Values], ...]
     priority: int
+    accuracy: str
     folder: str
     where: str
 

@@ -27,6 +27,7 @@ def registry(matrix: Matrix, arch: Arch, variants: Sequence[Variant]) -> dict[st
                 "op": variant.op,
                 "arch": variant.arch,
                 "priority": variant.priority,
+                **({"accuracy": variant.accuracy} if variant.accuracy else {}),
                 "tensor_cores": variant.op in arch.tensor_cores,
                 "baked": dict(variant.baked),
                 "accepts": {name: _json(values) for name, values in variant.accepts},

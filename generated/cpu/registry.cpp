@@ -24,16 +24,16 @@ extern template struct mla::cpu::Decode<mla::DType::fp16, mla::DType::fp16, mla:
 extern template struct mla::cpu::Decode<mla::DType::fp16, mla::DType::e4m3, mla::DType::fp16, mla::Load::direct, mla::Schedule::split, 512>;
 extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;
 extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>;
-extern template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>;
-extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>;
-extern template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ComputeDType::e4m3>;
-extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ComputeDType::e4m3>;
 extern template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 320, 256>;
 extern template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 320, 256>;
 extern template struct mla::cpu::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::direct, mla::Schedule::split, 320, 256>;
 extern template struct mla::cpu::Decode<mla::DType::fp16, mla::DType::e4m3, mla::DType::fp16, mla::Load::direct, mla::Schedule::split, 320, 256>;
 extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 320, 256>;
 extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 320, 256>;
+extern template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>;
+extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>;
+extern template struct mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ComputeDType::e4m3>;
+extern template struct mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ComputeDType::e4m3>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
 extern template struct mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp8_ds_mla, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>;
@@ -200,14 +200,6 @@ const Operation kOperations[] = {
         "cpu_decode_qbf16_kvbf16_obf16_direct_split_d512", MLA_OP_DECODE),
     mla::operation<mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512>>(
         "cpu_decode_qbf16_kve4m3_obf16_direct_split_d512", MLA_OP_DECODE),
-    mla::operation<mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>>(
-        "cpu_decode_qfp32_kve4m3_ofp32_direct_split_mmae4m3", MLA_OP_DECODE),
-    mla::operation<mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>>(
-        "cpu_decode_qbf16_kve4m3_obf16_direct_split_mmae4m3", MLA_OP_DECODE),
-    mla::operation<mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ComputeDType::e4m3>>(
-        "cpu_decode_qfp32_kve4m3_ofp32_direct_split_d512_mmae4m3", MLA_OP_DECODE),
-    mla::operation<mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ComputeDType::e4m3>>(
-        "cpu_decode_qbf16_kve4m3_obf16_direct_split_d512_mmae4m3", MLA_OP_DECODE),
     mla::operation<mla::cpu::Decode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 320, 256>>(
         "cpu_decode_qfp32_kvfp32_ofp32_direct_split_d320_v256", MLA_OP_DECODE),
     mla::operation<mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 320, 256>>(
@@ -220,6 +212,14 @@ const Operation kOperations[] = {
         "cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256", MLA_OP_DECODE),
     mla::operation<mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 320, 256>>(
         "cpu_decode_qbf16_kve4m3_obf16_direct_split_d320_v256", MLA_OP_DECODE),
+    mla::operation<mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>>(
+        "cpu_decode_qfp32_kve4m3_ofp32_direct_split_mmae4m3", MLA_OP_DECODE),
+    mla::operation<mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 576, 512, mla::ComputeDType::e4m3>>(
+        "cpu_decode_qbf16_kve4m3_obf16_direct_split_mmae4m3", MLA_OP_DECODE),
+    mla::operation<mla::cpu::Decode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ComputeDType::e4m3>>(
+        "cpu_decode_qfp32_kve4m3_ofp32_direct_split_d512_mmae4m3", MLA_OP_DECODE),
+    mla::operation<mla::cpu::Decode<mla::DType::bf16, mla::DType::e4m3, mla::DType::bf16, mla::Load::direct, mla::Schedule::split, 512, 512, mla::ComputeDType::e4m3>>(
+        "cpu_decode_qbf16_kve4m3_obf16_direct_split_d512_mmae4m3", MLA_OP_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::fp32, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>>(
         "cpu_sparse_decode_qfp32_kvfp32_ofp32_direct_split", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::cpu::SparseDecode<mla::DType::fp32, mla::DType::e4m3, mla::DType::fp32, mla::Load::direct, mla::Schedule::split>>(

@@ -28,10 +28,10 @@ def test_check_and_list(capsys):
         "cpu_decode_qbf16_kvfp8_ds_mla_obf16_direct_split",
         "cpu_decode_qbf16_kvbf16_obf16_direct_split_d512",
         "cpu_decode_qbf16_kve4m3_obf16_direct_split_d512",
-        "cpu_decode_qbf16_kve4m3_obf16_direct_split_mmae4m3",
-        "cpu_decode_qbf16_kve4m3_obf16_direct_split_d512_mmae4m3",
         "cpu_decode_qbf16_kvbf16_obf16_direct_split_d320_v256",
         "cpu_decode_qbf16_kve4m3_obf16_direct_split_d320_v256",
+        "cpu_decode_qbf16_kve4m3_obf16_direct_split_mmae4m3",
+        "cpu_decode_qbf16_kve4m3_obf16_direct_split_d512_mmae4m3",
     ]
 
 
@@ -41,6 +41,9 @@ def test_explain_names_row_and_unit(capsys):
     (row,) = re.findall(r"row       cpu\.toml:(\d+)\n", out)
     assert (MATRIX / "cpu.toml").read_text().splitlines()[int(row) - 1].startswith('  { q_dtype = "bf16"')
     assert "generated/cpu/decode_qbf16_direct_split.cpp" in out
+    assert "  accuracy  " not in out
+    assert main(["explain", "cpu_decode_qbf16_kve4m3_obf16_direct_split_mmae4m3"]) == 0
+    assert "  accuracy  Q and P are rounded to e4m3" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -137,6 +137,10 @@ def _list(options: argparse.Namespace) -> int:
             for variant in found
         ]
         tables.table(f"{len(found)} variant{'s' * (len(found) != 1)}", rows)
+        if tables.width() is not None:  # a pipe has a line for each variant, and no others
+            for said in dict.fromkeys(variant.accuracy for variant in found if variant.accuracy):
+                stated = sum(variant.accuracy == said for variant in found)
+                print(tables.wrapped(f"accuracy of {stated} of them: {said}", indent=2))
     return 0 if found else 1
 
 

@@ -65,7 +65,11 @@ Domain: TypeAlias = Choices | Range
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One compiled kernel: what is baked into its machine code, and what it accepts at run time."""
+    """One compiled kernel: what is baked into its machine code, and what it accepts at run time.
+
+    ``accuracy`` says how far outputs are from exact arithmetic where that is more than rounding; elsewhere it is
+    empty.
+    """
 
     name: str
     op: str
@@ -74,6 +78,7 @@ class Variant:
     priority: int
     baked: Mapping[str, Value]
     accepts: Mapping[str, Domain]
+    accuracy: str = ""
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -95,6 +100,7 @@ class Variant:
             "arch": self.arch,
             "payload": self.payload,
             "priority": self.priority,
+            **({"accuracy": self.accuracy} if self.accuracy else {}),
             "baked": dict(self.baked),
             "accepts": accepts,
         }
@@ -185,6 +191,7 @@ class Registry:
                     priority=typed(row["priority"], int),
                     baked={trait: _value(value) for trait, value in row["baked"].items()},
                     accepts={field: domain(stated) for field, stated in row["accepts"].items()},
+                    accuracy=typed(row.get("accuracy", ""), str),
                 )
                 for row in document["variants"]
             ),

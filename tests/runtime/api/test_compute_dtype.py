@@ -47,6 +47,14 @@ def test_every_payload_finds_the_kind_that_was_asked_for(payload, asked):
                 assert found
 
 
+@pytest.mark.parametrize("payload", REGISTRIES)
+def test_the_registry_states_the_accuracy_of_what_rounds_more(payload):
+    for variant in REGISTRIES[payload].variants:
+        rounds = variant.baked.get("compute_dtype") == "e4m3"
+        assert ("% of their norm" in variant.accuracy) == rounds, variant.name
+        assert variant.as_dict().get("accuracy", "") == variant.accuracy
+
+
 @pytest.mark.parametrize("dtype", OF_E4M3)
 def test_a_lookup_that_names_it(dtype):
     for d_qk, q_dtype in ((576, "bf16"), (512, "bf16"), (576, "fp32"), (512, "fp32")):

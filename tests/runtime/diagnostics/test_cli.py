@@ -43,6 +43,12 @@ def test_list_filters(run):
     assert "cpu_decode" not in out
 
 
+def test_list_says_how_accurate_fp8_arithmetic_is(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "accuracy of 4 of them: Q and P are rounded to e4m3" in run("list", "compute_dtype=e4m3", "arch=cpu")[1]
+    assert "accuracy" not in run("list", "compute_dtype=exact", "arch=cpu")[1]
+
+
 def test_explain(run):
     status, out, _ = run("explain", "op=decode", "q_dtype=bf16")
     assert (status, "is served by cpu_decode_qbf16" in out) == (0, True)
