@@ -1,5 +1,5 @@
-// A block's shared memory, with the barriers in it, is one struct. KV fills it: more than half of Q
-// is in registers to make room.
+// A block's shared memory, with the barriers in it, is one struct. KV fills it: in
+// exact arithmetic, more than half of Q is in registers to make room.
 #pragma once
 
 #include <cute/arch/cluster_sm90.hpp>
@@ -15,7 +15,8 @@ inline constexpr int kThreads = (kConsumerWarpgroups + 1) * kWarpgroup;
 
 inline constexpr int kPStages = 2;
 
-// Named barriers; 0 is that of all threads until the roles begin, then of the logits' warpgroup.
+// Named barriers; 0 is that of the logits' warpgroup. CUTLASS adds 8, so that none is that of
+// __syncthreads.
 inline constexpr uint32_t kQueryBarrier = 1;    // of the warps that fill the KV pipelines
 inline constexpr uint32_t kCombineBarrier = 2;  // of the two warpgroups of the output
 inline constexpr uint32_t kFirstPvBarrier = 3;  // of one of them

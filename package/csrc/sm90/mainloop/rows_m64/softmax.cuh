@@ -11,8 +11,8 @@
 
 namespace mla::sm90::rows_m64 {
 
-// The greatest P of a row is 2 to the power of `kGreatest`, or up to 448 where its maximum is
-// stale.
+// The greatest P of a row is 2 to the power of `kGreatest`, or up to 1.7 times as much where
+// its maximum is stale.
 template <int kGreatest>
 struct ExponentRange {
   static constexpr float kShift = kGreatest;

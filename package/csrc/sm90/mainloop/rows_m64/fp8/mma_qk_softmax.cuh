@@ -19,7 +19,7 @@ class MmaQkSoftmaxFp8 {
       cute::GMMA::ss_op_selector<Element, Element, float, Tile, kMajor, kMajor>()));
   using Logits =
       decltype(cute::partition_fragment_C(Mma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
-  // The greatest P of a row is 2^8 or up to 448, the greatest e4m3, as its maximum may be stale.
+  // The greatest P of a row is 2^8, or up to 416 where its maximum is stale; e4m3 ends at 448.
   using Softmax = rows_m64::Softmax<Logits, 1, true, Params, ExponentRange<8>>;
   using Rows = typename Softmax::Rows;
   static constexpr int kStepColumns = 32;  // of the tensor cores

@@ -13,8 +13,8 @@ namespace mla::sm90::rows_m64 {
 
 template <class Format, Load kLoad, int kCluster, class Params>
 struct ProducersOf {
-  // Tensor cores read a 16-bit cache as it is; e4m3 is staged by TMA and dequantized by other
-  // warps; rows of bytes are gathered and dequantized by the same warps.
+  // Tensor cores read a 16-bit cache as it is; e4m3 is staged by TMA and dequantized, or
+  // transposed, by other warps; rows of bytes are gathered and dequantized by the same warps.
   static constexpr bool kStages = Format::kDequantizes && kLoad == Load::tma;
   static constexpr bool kGathersBytes = Format::kDequantizes && kLoad == Load::gather;
 
