@@ -135,8 +135,12 @@ def flash_attention(module: Any, tensors: Tensors) -> Launch:
 
 
 def flash_mla_sparse_decode(module: Any, tensors: SparseDecodeTensors) -> Launch:
-    """FlashMLA over bytes; the metadata is made by the first launch."""
+    """FlashMLA over bytes; the metadata is made by the first launch.
+
+    It takes 64 or 128 heads: queries of fewer are padded before, as an engine would have them padded.
+    """
     cell, caches = tensors.cell, [tensors.kv_cache.unsqueeze(2)]
+    queries = torch.nn.functional.pad(tensors.q, (0, 0, 0, -cell.num_heads % 64))
     indices = [tensors.indices]
     if cell.window:
         caches.insert(0, tensors.window_cache.unsqueeze(2))
@@ -147,10 +151,10 @@ def flash_mla_sparse_decode(module: Any, tensors: SparseDecodeTensors) -> Launch
         extra = {"extra_k_cache": caches[1], "extra_indices_in_kvcache": indices[1][i]} if cell.window else {}
         out: torch.Tensor
         out, _ = module.flash_mla_with_kvcache(
-            tensors.q[i], caches[0], None, None, LATENT, metadata, None, softmax_scale=SCALE, is_fp8_kvcache=True,
+            queries[i], caches[0], None, None, LATENT, metadata, None, softmax_scale=SCALE, is_fp8_kvcache=True,
             indices=indices[0][i], **extra,
         )  # fmt: skip
-        return out
+        return out[:, :, : cell.num_heads]
 
     return launch
 

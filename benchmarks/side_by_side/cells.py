@@ -146,6 +146,9 @@ _SPARSE = (
         for heads, q_len, batch, topk in product((64, 128), (1, 2), (1, 64, 128), (512, 1024, 2048))
     ),
 )
+_FEW_HEADS = tuple(
+    sparse_decode(heads, batch, q_len) for heads, q_len, batch in product((8, 16, 32), (1, 2), (1, 8, 64, 128))
+)
 _PREFILL = tuple(
     sparse_prefill(heads, seq, d_qk)
     for d_qk, heads, seq in product((576, 512), (64, 128), (8192, 32768, 65536, 131072))
@@ -183,6 +186,7 @@ SUITES = {
     "ragged": Suite("Dense decode of requests of different lengths", SINGLE, _RAGGED),
     "sustained": Suite("Dense decode under load", ALL, _SUSTAINED),
     "sparse": Suite("Sparse decode of fp8 caches", SINGLE, _SPARSE),
+    "few_heads": Suite("Sparse decode of fp8 caches with few heads", SINGLE, _FEW_HEADS),
     "prefill": Suite("Sparse prefill", SINGLE, _PREFILL),
     "fp8": Suite("Dense decode of e4m3 caches", SINGLE, _FP8),
     "smoke": Suite("A few small cells", ALL, _SMOKE),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.op("sparse_decode")
 
 @pytest.mark.parametrize("num_heads", [1, 3, 9, 16, 63, 64, 126, 128])
 def test_heads(variant: Row, num_heads: int) -> None:
-    SparseDecode(variant.name, num_heads=num_heads, seed=num_heads).check()
+    SparseDecode(variant.name, num_heads=variant.heads(num_heads), seed=num_heads).check()
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 16, 48, 61, 64, 128, 576])
@@ -72,12 +72,12 @@ def test_split_tensors(variant: Row) -> None:
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_broadcast_queries(variant: Row, dim: int, split_q: bool, num_heads: int) -> None:
     """Requests, tokens or heads share one query, by a stride of 0."""
-    SparseDecode(variant.name, q_len=2, num_heads=num_heads, broadcast_q=dim, split_q=split_q).check()
+    SparseDecode(variant.name, q_len=2, num_heads=variant.heads(num_heads), broadcast_q=dim, split_q=split_q).check()
 
 
 @pytest.mark.op("sparse_decode", where=lambda row: row.kv_dtype == "fp8_ds_mla")
 def test_scales_that_are_no_power_of_two(variant: Row) -> None:
-    SparseDecode(variant.name, exact_scales=False, q_deviation=1.0, topk=300, num_heads=64).check()
+    SparseDecode(variant.name, exact_scales=False, q_deviation=1.0, topk=300, num_heads=variant.heads(64)).check()
 
 
 @pytest.mark.parametrize("max_splits", [1, 2, 3, 7, 32])
@@ -105,7 +105,7 @@ def test_one_call_is_lookup_and_launch(variant: Row) -> None:
 
 @pytest.mark.slow
 def test_model_shape(variant: Row) -> None:
-    SparseDecode(variant.name, batch=2, q_len=2, num_heads=128, topk=2048, num_pages=80).check()
+    SparseDecode(variant.name, batch=2, q_len=2, num_heads=variant.heads(128), topk=2048, num_pages=80).check()
 
 
 @pytest.mark.parametrize("byte", [0x7F, 0xFF])

@@ -34,6 +34,10 @@ class Row:
         """Return the end of the range that the variant accepts, 2^31 - 1 where the range has none."""
         return int(dict(self.accepts)[name].get("max", 2**31 - 1))
 
+    def heads(self, wanted: int) -> int:
+        """Return a number of heads that the variant takes: the one that is wanted, or the most."""
+        return wanted if self.serves(num_heads=wanted) else self.most("num_heads")
+
     @property
     def form(self) -> CacheFormat:
         """The format of the cache that the variant reads or writes."""

@@ -41,7 +41,7 @@ def test_decode(row: Row, options: dict[str, Any], q_len: int) -> None:
 @pytest.mark.parametrize("row", HOPPER, ids=[row.name for row in HOPPER])
 @pytest.mark.parametrize("options", MORE)
 def test_sinks_and_a_second_cache(row: Row, options: dict[str, Any]) -> None:
-    WithKvcache(SparseDecode(row.name, q_len=3, num_heads=64, **options)).check()
+    WithKvcache(SparseDecode(row.name, q_len=3, num_heads=row.heads(64), **options)).check()
 
 
 @pytest.mark.parametrize("row", PREFILL, ids=[row.name for row in PREFILL])

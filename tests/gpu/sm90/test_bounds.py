@@ -87,7 +87,7 @@ def test_a_page_that_a_table_names_a_million_times(variant: Row) -> None:
 @each_sparse_decode
 def test_wild_indices_and_counts_read_nothing_outside(variant: Row) -> None:
     """Indices lie beyond the cache by one or by as much as 32 bits have; counts lie below 0 and beyond the indices."""
-    problem = SparseDecode(variant.name, topk=256, num_heads=64, absent=0.0, sink=True)
+    problem = SparseDecode(variant.name, topk=256, num_heads=variant.heads(64), absent=0.0, sink=True)
     inputs = problem.tensors()
     clean = inputs["indices"].clone()
     wild = torch.tensor([9 * 64, 9 * 64 + 1, INT_MAX, INT_MAX - 63, INT_MIN, -1, 1 << 30], dtype=torch.int32).cuda()

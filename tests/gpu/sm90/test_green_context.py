@@ -80,7 +80,7 @@ def test_requests_that_cannot_be_split(
     variant: Row, num_heads: int, few_multiprocessors: torch.cuda.ExternalStream
 ) -> None:
     """Sparse attention splits no request where its blocks cannot all run at once."""
-    problem = SparseDecode(variant.name, num_heads=num_heads, topk=1000, num_pages=40, sink=True)
+    problem = SparseDecode(variant.name, num_heads=variant.heads(num_heads), topk=1000, num_pages=40, sink=True)
     inputs = problem.tensors()
     results = empty_results(problem)
     workspace = poisoned_workspace()

@@ -38,7 +38,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.parametrize(("batch", "q_len"), [(1, 1), (4, 1), (9, 1), (32, 1), (66, 1), (70, 1), (133, 2), (2, 300)])
 def test_batches(variant: Row, batch: int, q_len: int, num_heads: int) -> None:
     """Some requests are in many parts, some in two or in one, and some parts have several requests."""
-    problem = SparseDecode(variant.name, batch=batch, q_len=q_len, num_heads=num_heads, topk=300, num_pages=20)
+    heads = variant.heads(num_heads)
+    problem = SparseDecode(variant.name, batch=batch, q_len=q_len, num_heads=heads, topk=300, num_pages=20)
     replace(problem, counts=True, sink=True, extra_topk=70).check()
 
 
@@ -46,7 +47,7 @@ def test_batches(variant: Row, batch: int, q_len: int, num_heads: int) -> None:
 @pytest.mark.parametrize("batch", [3, 5, 40])
 def test_unaligned_queries_of_128_heads(variant: Row, batch: int) -> None:
     """A warp copies such queries, and blocks share rows all the same; parts begin at odd tiles too."""
-    problem = SparseDecode(variant.name, batch=batch, num_heads=128, topk=700, num_pages=20, sink=True)
+    problem = SparseDecode(variant.name, batch=batch, num_heads=variant.heads(128), topk=700, num_pages=20, sink=True)
     inputs = problem.tensors()
     q = torch.empty(inputs["q"].numel() + 1, dtype=inputs["q"].dtype, device="cuda")[1:].view_as(inputs["q"])
     inputs["q"] = q.copy_(inputs["q"])

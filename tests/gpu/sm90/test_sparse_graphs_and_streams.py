@@ -23,7 +23,7 @@ LONG: dict[str, Any] = {"topk": 2048, "num_pages": 80, "absent": 0.1}
 
 @each_sparse_decode
 def test_a_graph_replays_other_selections(variant: Row) -> None:
-    problem = SparseDecode(variant.name, num_heads=64, counts=True, sink=True, extra_topk=40, **LONG)
+    problem = SparseDecode(variant.name, num_heads=variant.heads(64), counts=True, sink=True, extra_topk=40, **LONG)
     given = problem.tensors()
     size = mla.lookup(**problem.config(), page_size=64).workspace_size(
         q=given["q"], kv_cache=given["kv_cache"], indices=given["indices"]
@@ -47,7 +47,7 @@ def test_a_graph_replays_other_selections(variant: Row) -> None:
 
 @each_sparse_decode
 def test_two_streams_at_once(variant: Row) -> None:
-    problems = [SparseDecode(variant.name, num_heads=48 + 16 * i, seed=i, **LONG) for i in range(2)]
+    problems = [SparseDecode(variant.name, num_heads=variant.heads(48 + 16 * i), seed=i, **LONG) for i in range(2)]
     check_at_once([partial(problem.launch, problem.tensors()) for problem in problems])
 
 
@@ -55,7 +55,7 @@ def test_two_streams_at_once(variant: Row) -> None:
 @pytest.mark.parametrize("num_heads", [16, 128])
 @pytest.mark.parametrize("batch", [2, 32, 66, 90])
 def test_the_same_bits_in_a_hundred_runs(variant: Row, batch: int, num_heads: int) -> None:
-    problem = SparseDecode(variant.name, batch=batch, num_heads=num_heads, counts=True, **LONG)
+    problem = SparseDecode(variant.name, batch=batch, num_heads=variant.heads(num_heads), counts=True, **LONG)
     inputs = problem.tensors()
     want = problem.launch(inputs)
     for _ in range(100):

@@ -97,7 +97,14 @@ def test_no_bit_changes_in_a_hundred_runs(
 def test_no_bit_of_sparse_decode_changes(variant: Row, batch: int, num_heads: int, stalling: Payload) -> None:
     """Some requests are in many parts, some in two, and some parts have many requests, over two caches."""
     problem = SparseDecode(
-        variant.name, batch=batch, q_len=2, num_heads=num_heads, topk=900, num_pages=40, extra_topk=100, counts=True
+        variant.name,
+        batch=batch,
+        q_len=2,
+        num_heads=variant.heads(num_heads),
+        topk=900,
+        num_pages=40,
+        extra_topk=100,
+        counts=True,
     )
     inputs = problem.tensors()
     results = empty_results(problem)

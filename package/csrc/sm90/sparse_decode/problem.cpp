@@ -33,10 +33,14 @@ Status check_shapes(const Problem& p, const Names& names) {
 }
 
 // Query tokens are requests of one token each.
-Status set_shape(const Problem& p, Params* params) {
+Status set_shape(const Problem& p, const Traits& traits, Params* params) {
   const int64_t tokens = saturating_product({p.batch, p.q_len});
   if (p.num_heads > kMaxSparseHeads) {
     return refuse("num_heads", text(p.num_heads), text("1 to ", kMaxSparseHeads));
+  }
+  if (traits.schedule == Schedule::swap_ab && p.num_heads > swap_ab_rows(traits.kv)) {
+    return refuse("num_heads", text(p.num_heads),
+                  text("1 to ", swap_ab_rows(traits.kv), "; more take schedule rows_m64"));
   }
   MLA_TRY(describe_shape({p.device, tokens, 1, p.num_heads, 0, false}, &params->shape));
   params->shape.parts = std::min(params->shape.parts, kMaxParts);
@@ -168,7 +172,7 @@ Status set_view(const Source& source, SelectedKvView* to) {
 Status describe(const Problem& p, const Traits& traits, const Names& names, Params* params) {
   *params = {};
   MLA_TRY(check_shapes(p, names));
-  MLA_TRY(set_shape(p, params));
+  MLA_TRY(set_shape(p, traits, params));
   MLA_TRY(set_scales(p, traits, params));
   set_query(p, traits, &params->query);
   MLA_TRY(set_view(main_source(p, traits, names), &params->main));

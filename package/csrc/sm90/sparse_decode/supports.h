@@ -5,8 +5,9 @@
 
 namespace mla::sm90::sparse_decode {
 
-// The kernel gathers the selected rows, of 576 columns or of 512. It dequantizes those of the
-// formats that have a policy in sm90/mainloop/rows_m64/format_byte_rows.cuh.
+// The kernels gather the selected rows, of 576 columns or of 512. `rows_m64` dequantizes those of
+// the formats that have a policy in sm90/mainloop/rows_m64/format_byte_rows.cuh, and `swap_ab` has
+// one format.
 constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedule, int d_qk,
                         ExtraKv extra_kv) {
   const CacheFormat* const format = find_cache_format(kv, d_qk, kLatent);
@@ -14,8 +15,11 @@ constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedu
   if (extra_kv != ExtraKv::same && !has_extra_format(kv, d_qk)) return false;
   const bool dequantizes = q == DType::bf16 && format->is_bytes;
   const bool has_one_type = kv == q && has_16_bits(q);
-  return (has_one_type || dequantizes) && out == q && load == Load::gather &&
-         schedule == Schedule::rows_m64;
+  if (out != q || load != Load::gather) return false;
+  if (schedule == Schedule::swap_ab) {
+    return q == DType::bf16 && kv == DType::fp8_ds_mla && d_qk == kHeadDim;
+  }
+  return (has_one_type || dequantizes) && schedule == Schedule::rows_m64;
 }
 
 }  // namespace mla::sm90::sparse_decode

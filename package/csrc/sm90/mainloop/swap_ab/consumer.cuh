@@ -3,22 +3,34 @@
 // queries waste no tensor cores.
 #pragma once
 
-#include <type_traits>
-
 #include "sm90/mainloop/swap_ab/epilogue.cuh"
-#include "sm90/mainloop/swap_ab/mma_registers.cuh"
+#include "sm90/mainloop/swap_ab/mma_scaled_registers.cuh"
 #include "sm90/mainloop/swap_ab/mma_shared.cuh"
 #include "sm90/mainloop/swap_ab/softmax.cuh"
 
 namespace mla::sm90::swap_ab {
 
+// The products of a format.
+template <class Format, int kRows, bool kReadsToRegisters = Format::kReadsToRegisters,
+          bool kHasScales = (Format::kScales > 0)>
+struct MmaOf {
+  using Type = SharedMma<Format, kRows>;
+};
+template <class Format, int kRows>
+struct MmaOf<Format, kRows, true, false> {
+  using Type = RegisterMma<Format, kRows>;
+};
+template <class Format, int kRows>
+struct MmaOf<Format, kRows, true, true> {
+  using Type = ScaledRegisterMma<Format, kRows>;
+};
+
 template <class Format, class Out, int kRows, class Params>
 class Consumer {
   using Element = typename Format::Element;
-  using Mma = std::conditional_t<Format::kDequantizes, RegisterMma<Format, kRows>,
-                                 SharedMma<Format, kRows>>;
+  using Mma = typename MmaOf<Format, kRows>::Type;
   using Accumulator = typename Mma::Accumulator;
-  using Softmax = swap_ab::Softmax<Accumulator, kRows, Format::kDequantizes, Params>;
+  using Softmax = swap_ab::Softmax<Accumulator, kRows, Format::kConvertsQuery, Params>;
   using Shared = SharedStorage<Format, kRows>;
   static constexpr int kElements = cute::size(Accumulator{});
 
@@ -91,7 +103,7 @@ class Consumer {
       }
     }
     softmax_.exponentiate(logits_);
-    store_p();
+    mma_.store_p(shared_.p[consumer_], tile, logits_);
     if (tokens < kTileTokens) mma_.clear_tail(tile, tokens);
     cutlass::arch::fence_view_async_shared();
     cutlass::arch::NamedBarrier::sync(kWarpgroup, barrier_);
@@ -106,21 +118,6 @@ class Consumer {
         : "r"(static_cast<uint32_t>(own)), "r"(barrier_), "n"(kWarpgroup)
         : "memory");
     return any != 0;
-  }
-
-  // Stores P as query rows by tokens.
-  __device__ __forceinline__ void store_p() const {
-#pragma unroll
-    for (int first = 0; first < kRows; first += 16) {
-      const int row = first + lane_ / 16 * 8 + lane_ % 8;
-      const int vector = warp_ * 2 + lane_ / 8 % 2;
-      auto* const vectors = reinterpret_cast<cute::uint128_t*>(shared_.p[consumer_]);
-      const auto pair = [&](int e) {
-        return pack_pair<Element>(logits_(first / 2 + e), logits_(first / 2 + e + 1));
-      };
-      cute::SM90_U16x8_STSM_T::copy(pair(0), pair(2), pair(4), pair(6),
-                                    vectors[row * 8 + (vector ^ row % 8)]);
-    }
   }
 
   const Params& params_;

@@ -36,6 +36,10 @@ struct Epilogue {
       const float sum = softmax.sum_of_warp(n);
       if (first_lanes) shared.of_warps[consumer][warp][Softmax::row(n)] = sum;
       if (first_lanes && warp == 0) shared.row_max[consumer][Softmax::row(n)] = softmax.row_max(n);
+      if constexpr (Params::kIsSparse) {
+        const float greatest = softmax.max_logit_of_warp(n);
+        if (first_lanes) shared.max_logits[consumer][warp][Softmax::row(n)] = greatest;
+      }
     }
     move_own_half_first(sums);
     if (consumer < blocks) {
@@ -118,12 +122,31 @@ struct Epilogue {
       factors[k] = sum == 0 ? 0 : exp2_approx((shared.row_max[k][row] - row_max) * scale);
       total += factors[k] * sum;
     }
-    const float inverse = total == 0 ? 0 : params.out_scale / total;
+    float all = total;
+    if constexpr (Params::kIsSparse) {
+      if (work.partial < 0 && row < softmax.query_rows()) {
+        all = with_sink(params, row, row_max * scale * kLn2, total);
+      }
+    }
+    const float inverse = total == 0 ? 0 : params.out_scale / all;
     const float2 both = {factors[0] * inverse, factors[1] * inverse};
     factors_of_rows()[row] = consumer == 0 ? both : float2{both.y, both.x};
     if (consumer > 0 || row >= softmax.query_rows()) return;
     store_work_tile_lse(params, work, row,
                         total == 0 ? -INFINITY : (row_max * scale + log2f(total)) * kLn2);
+    if constexpr (Params::kIsSparse) {
+      store_work_tile_max_logit(params, work, row, has_tokens ? max_logit(row) * scale : -INFINITY);
+    }
+  }
+
+  __device__ __forceinline__ float max_logit(int row) const {
+    float greatest = -INFINITY;
+#pragma unroll
+    for (const auto& of_warps : shared.max_logits) {
+#pragma unroll
+      for (const auto& of_rows : of_warps) greatest = fmaxf(greatest, of_rows[row]);
+    }
+    return greatest;
   }
 
   // Stores the consumer's half of the output, or of a partial result.

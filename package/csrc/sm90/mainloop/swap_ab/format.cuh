@@ -2,7 +2,10 @@
 // tensor cores multiply.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include "common/dtype.h"
+#include "mla/formats.h"
 #include "sm90/common/elements.cuh"
 #include "sm90/common/pipeline.cuh"
 #include "sm90/common/warp.cuh"
@@ -27,7 +30,12 @@ template <DType kQ, DType kKv>
 struct Format {
   static_assert(kQ == kKv);
   using Element = typename ElementOf<kQ>::Type;
-  static constexpr bool kDequantizes = false;
+  using QueryElement = Element;
+  static constexpr bool kIsSparse = false;
+  static constexpr bool kReadsToRegisters = false;
+  static constexpr bool kConvertsQuery = false;
+  static constexpr int kScales = 0;
+  static constexpr int kKvWarps = 1;
   static constexpr int kLatentStages = 5;
   static constexpr int kRopeStages = 2;
 
@@ -60,16 +68,26 @@ struct Format {
   }
 };
 
-// e4m3 becomes fp16 in registers, and so does Q. A stage is a tile as it is in memory; a token of a
-// chunk takes 64 bytes, swizzled in vectors of 16.
-template <>
-struct Format<DType::bf16, DType::e4m3> {
-  using Element = cute::half_t;
-  static constexpr bool kDequantizes = true;
-  static constexpr int kStages = 5;
+// What formats of e4m3 share: its vectors of 16 bytes, which threads read to registers.
+struct Fp8Vectors {
+  static constexpr bool kReadsToRegisters = true;
   static constexpr int kChunkBytes = kTileTokens * kChunk;
   static constexpr int kVectorBytes = 16;
   static constexpr int kVectors = kChunk / kVectorBytes;
+};
+
+// e4m3 becomes fp16 in registers, and so does Q. A stage is a tile as it is in memory; a token of a
+// chunk takes 64 bytes, swizzled in vectors of 16.
+template <>
+struct Format<DType::bf16, DType::e4m3> : Fp8Vectors {
+  using Element = cute::half_t;
+  using QueryElement = Element;
+  static constexpr bool kIsSparse = false;
+  static constexpr bool kConvertsQuery = true;
+  static constexpr bool kKeepsRope = false;
+  static constexpr int kScales = 0;
+  static constexpr int kKvWarps = 1;
+  static constexpr int kStages = 5;
 
   struct Kv {
     alignas(1024) uint8_t tiles[kStages][kChunks][kChunkBytes];
@@ -90,9 +108,71 @@ struct Format<DType::bf16, DType::e4m3> {
     return PipelineState<kStages>(tile);
   }
 
-  // Where a vector of a token of a chunk is, in bytes.
-  static __device__ __forceinline__ int vector_offset(int token, int vector) {
-    return token * kChunk + (vector ^ token / 2 % kVectors) * kVectorBytes;
+  // Where a vector of a token of a chunk is in its tile, in bytes.
+  static __device__ __forceinline__ int vector_offset(int chunk, int token, int vector) {
+    return chunk * kChunkBytes + token * kChunk + (vector ^ token / 2 % kVectors) * kVectorBytes;
+  }
+  // Converts four e4m3 of V to two pairs.
+  static __device__ __forceinline__ void convert_values(uint32_t four, uint32_t& low,
+                                                        uint32_t& high) {
+    e4m3_to_fp16(four, low, high);
+  }
+};
+
+// Rows of bytes: e4m3, a scale for every 128 columns of a token, and rope columns of bf16. e4m3 is
+// multiplied without its scale; logits and P are multiplied by that. As K it becomes fp16 in
+// registers, as Q does, and as V bf16, as P times a scale may be larger or smaller than fp16 holds.
+// A stage has the tokens of a tile as they were gathered, 512 bytes each, swizzled in vectors
+// of 16.
+template <>
+struct Format<DType::bf16, DType::fp8_ds_mla> : Fp8Vectors {
+  using Element = cute::bfloat16_t;
+  using QueryElement = cute::half_t;  // but that of rope columns
+  static constexpr bool kIsSparse = true;
+  static constexpr CacheFormat kRow = kCacheFormat<DType::fp8_ds_mla, kHeadDim, kLatent>;
+  static constexpr bool kConvertsQuery = true;
+  static constexpr bool kKeepsRope = true;                    // rope columns are bf16 in Q too
+  static constexpr int kScales = kLatent / kRow.scale_group;  // of a token
+  static constexpr int kKvWarps = 2;
+  static constexpr int kStages = 4;
+  static_assert(kRow.scale_type == DType::fp32 && kScales == 4);
+
+  struct Kv {
+    alignas(1024) uint8_t tiles[kStages][kLatentChunks][kChunkBytes];
+    alignas(1024) Element rope[kStages][kChunkElements];
+    alignas(16) float scales[kStages][kTileTokens][kScales];
+  };
+
+  struct KvPipelines {
+    alignas(8) uint32_t present[kStages][kKvWarps];  // a bit for each token
+    TransactionBarrier full[kStages];
+    Barrier empty[kStages];
+
+    // A lane that gathers arrives when it has said which tokens exist, and when its copies are
+    // done.
+    __device__ void init_barriers() {
+      for (auto& barrier : full) barrier.init(2 * kKvWarps * kWarp);
+      for (auto& barrier : empty) barrier.init(kWarpgroup);
+    }
+  };
+
+  static __device__ __forceinline__ PipelineState<kStages> state(uint32_t tile) {
+    return PipelineState<kStages>(tile);
+  }
+  static __device__ __forceinline__ int vector_offset(int chunk, int token, int vector) {
+    return token * kLatent + ((chunk * kVectors + vector) ^ token % kSwizzleRows) * kVectorBytes;
+  }
+  static __device__ __forceinline__ void convert_values(uint32_t four, uint32_t& low,
+                                                        uint32_t& high) {
+    e4m3_to_fp16(four, low, high);
+    low = fp16_to_bf16(low);
+    high = fp16_to_bf16(high);
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t fp16_to_bf16(uint32_t pair) {
+    const float2 two = __half22float2(reinterpret_cast<const __half2&>(pair));
+    return pack_pair<Element>(two.x, two.y);
   }
 };
 

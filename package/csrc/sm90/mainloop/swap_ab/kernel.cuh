@@ -1,6 +1,6 @@
 // The kernel of the schedule `swap_ab`, for few query rows: KV tokens are the rows of a tile. Two
-// warpgroups of a block consume tiles of KV in turn. Of a third, one warp produces tiles, and two
-// produce queries.
+// warpgroups of a block consume tiles of KV in turn. Of a third, one warp produces tiles, or two
+// that gather them, and two produce queries.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
@@ -9,6 +9,7 @@
 #include "sm90/combine/combine_fused.cuh"
 #include "sm90/common/pdl.cuh"
 #include "sm90/mainloop/swap_ab/consumer.cuh"
+#include "sm90/mainloop/swap_ab/producer_gather.cuh"
 #include "sm90/mainloop/swap_ab/producer_query.cuh"
 #include "sm90/mainloop/swap_ab/producer_tma.cuh"
 
@@ -19,7 +20,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
   using Format = swap_ab::Format<kQ, kKv>;
   using Shared = SharedStorage<Format, kRows>;
-  static_assert(kLoad == Load::tma && kSchedule == Schedule::swap_ab);
+  static_assert(kSchedule == Schedule::swap_ab && Params::kIsSparse == Format::kIsSparse);
   static_assert(sizeof(Shared) <= 227 * 1024);
   using Out = typename ElementOf<kOut>::Type;
   extern __shared__ char memory[];
@@ -27,8 +28,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     shared.init_barriers();
     cutlass::arch::fence_barrier_init();
-    cute::prefetch_tma_descriptor(&params.latent_map);
-    cute::prefetch_tma_descriptor(&params.rope_map);
+    if constexpr (kLoad == Load::tma) {
+      cute::prefetch_tma_descriptor(&params.latent_map);
+      cute::prefetch_tma_descriptor(&params.rope_map);
+    }
   }
   __syncthreads();
   // All blocks run at once, so those of the next kernel wait for a multiprocessor in any case.
@@ -46,11 +49,21 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters<kRows>>();
     const int warp = threadIdx.x / kWarp - kConsumers * kWarps;
-    if (warp == 0) {
-      TmaProducer<Format, kRows, Params>{params, shared}.run(WorkTileProducerConsumer(
-          shared.work_tiles, TileScheduler<Params>(params, static_cast<int>(blockIdx.y))));
-    } else if (warp <= kQueryWarps) {
+    const auto work_tiles = [&] {
+      return WorkTileProducerConsumer(shared.work_tiles,
+                                      TileScheduler<Params>(params, static_cast<int>(blockIdx.y)));
+    };
+    if (warp > 0 && warp <= kQueryWarps) {
       QueryProducer<Format, kRows, Params>{params, shared, warp - 1}.run();
+    } else if constexpr (kLoad == Load::gather) {
+      using Producer = GatherProducer<Format, kRows, Params>;
+      if (warp == 0) {
+        Producer{params, shared, 0}.run(work_tiles());
+      } else {
+        Producer{params, shared, 1}.run(WorkTileConsumer(shared.work_tiles));
+      }
+    } else if (warp == 0) {
+      TmaProducer<Format, kRows, Params>{params, shared}.run(work_tiles());
     }
   }
 }

@@ -1,19 +1,24 @@
-// The products of a tile of an e4m3 cache: K and V^T are the operand in registers, dequantized on
-// the way there.
+// The products of a tile of e4m3 without scales: K and V^T are the operand in registers, converted
+// on the way there.
 #pragma once
 
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
+#include "sm90/mainloop/swap_ab/store_p.cuh"
 
 namespace mla::sm90::swap_ab {
 
 // A consumer has this. It waits for the stages of a tile, and releases them.
 template <class Format, int kRows>
 class RegisterMma {
+ protected:
   using Element = typename Format::Element;
   static constexpr auto kMajor = cute::GMMA::Major::K;
   using Tile = cute::Shape<cute::_64, cute::Int<kRows>, cute::_64>;
-  using Mma = decltype(cute::make_tiled_mma(
-      cute::GMMA::rs_op_selector<Element, Element, float, Tile, kMajor, kMajor>()));
+  template <class T>
+  using MmaOf = decltype(cute::make_tiled_mma(
+      cute::GMMA::rs_op_selector<T, T, float, Tile, kMajor, kMajor>()));
+  using KeyMma = MmaOf<typename Format::QueryElement>;
+  using ValueMma = MmaOf<Element>;
 
   // The operand in registers has 64 rows by the columns or tokens of some steps of the tensor
   // cores; a chunk, or a tile of tokens, has four steps. A read of e4m3 is two of them.
@@ -21,14 +26,17 @@ class RegisterMma {
   static constexpr int kSteps = 2 * kReads;
   static constexpr int kBatches = 4 / kSteps;  // of a chunk
   static constexpr int kReadWords = 4;         // of e4m3, of a thread
-  using Operand = decltype(cute::make_tensor<Element>(
+  template <class Mma>
+  using OperandOf = decltype(cute::make_tensor<typename Mma::ValTypeA>(
       cute::partition_shape_A(Mma{}, cute::Shape<cute::_64, cute::Int<16 * kSteps>>{})));
+  using Keys = OperandOf<KeyMma>;
+  using Values = OperandOf<ValueMma>;
   using Fp8 = uint32_t[kReads][kReadWords];
 
  public:
   using Shared = SharedStorage<Format, kRows>;
   using Accumulator =
-      decltype(cute::partition_fragment_C(Mma{}, cute::Shape<cute::_64, cute::Int<kRows>>{}));
+      decltype(cute::partition_fragment_C(ValueMma{}, cute::Shape<cute::_64, cute::Int<kRows>>{}));
 
   __device__ explicit RegisterMma(Shared& shared)
       : shared_(shared), warp_(threadIdx.x % kWarpgroup / kWarp), lane_(threadIdx.x % kWarp) {}
@@ -39,12 +47,12 @@ class RegisterMma {
     using namespace cute;
     const auto state = Format::state(tile);
     shared_.pipelines.full[state.stage].wait(state.phase);
-    Mma mma;
+    KeyMma mma;
     mma.accumulate_ = GMMA::ScaleOut::Zero;
     warpgroup_fence_operand(logits);
-    run_batches<kChunks * kBatches>(
+    run_batches<Keys, kChunks * kBatches>(
         [&](int batch, Fp8& fp8) { read_keys(state.stage, batch, fp8); }, convert_keys,
-        [&](int batch, const Operand& keys) {
+        [&](int batch, const Keys& keys) {
           const Tensor q = mma.get_slice(threadIdx.x % kWarpgroup)
                                .partition_fragment_B(
                                    rows_tensor<kRows>(shared_.q[query_stage][batch / kBatches]));
@@ -64,14 +72,17 @@ class RegisterMma {
                                                   bool keeps_exchange) const {
     using namespace cute;
     const int stage = Format::state(tile).stage;
-    Mma mma;
-    const Tensor weights =
-        mma.get_slice(threadIdx.x % kWarpgroup).partition_fragment_B(rows_tensor<kRows>(p));
+    ValueMma mma;
+    constexpr int kChunksOfWeights = kLatentChunks / Shared::kWeights;
 #pragma unroll
     for (int chunk = 0; chunk < kLatentChunks; ++chunk) warpgroup_fence_operand(sums[chunk]);
-    run_batches<kLatentChunks * kBatches>(
+    run_batches<Values, kLatentChunks * kBatches>(
         [&](int batch, Fp8& fp8) { read_values(stage, batch, fp8); }, convert_values,
-        [&](int batch, const Operand& values) {
+        [&](int batch, const Values& values) {
+          const int k = batch / kBatches / kChunksOfWeights;
+          const Tensor weights =
+              mma.get_slice(threadIdx.x % kWarpgroup)
+                  .partition_fragment_B(rows_tensor<kRows>(p + k * kRows * kTileTokens));
 #pragma unroll
           for (int step = 0; step < kSteps; ++step) {
             gemm(mma, values(_, _, step), weights(_, _, batch % kBatches * kSteps + step),
@@ -81,6 +92,10 @@ class RegisterMma {
 #pragma unroll
     for (int chunk = 0; chunk < kLatentChunks; ++chunk) warpgroup_fence_operand(sums[chunk]);
     if (!keeps_exchange) release_exchange(tile);
+  }
+
+  __device__ __forceinline__ void store_p(Element* p, uint32_t, const Accumulator& weights) const {
+    swap_ab::store_p<Element, kRows>(p, weights);
   }
 
   // P of tokens that do not exist is 0, which makes NaN of what an unused page may hold.
@@ -94,7 +109,7 @@ class RegisterMma {
   }
 
   // The memory of a tile in which consumers exchange sums, if it is their last.
-  static constexpr size_t kExchangeBytes = kChunks * Format::kChunkBytes;
+  static constexpr size_t kExchangeBytes = sizeof(Format::Kv::tiles[0]);
   __device__ __forceinline__ float* exchange(uint32_t tile) const {
     return reinterpret_cast<float*>(shared_.kv.tiles[Format::state(tile).stage]);
   }
@@ -113,12 +128,17 @@ class RegisterMma {
             upper ? own[1] : got[1]};
   }
 
- private:
+ protected:
+  struct Nothing {
+    __device__ __forceinline__ void operator()(int) const {}
+  };
+
   // Multiplies batch by batch. e4m3 is read one batch ahead, and converted while the tensor cores
-  // are busy with the batch before.
-  template <int kCount, class Read, class Convert, class Multiply>
+  // are busy with the batch before. `done(batch)` is called when a batch has been multiplied.
+  template <class Operand, int kCount, class Read, class Convert, class Multiply,
+            class Done = Nothing>
   static __device__ __forceinline__ void run_batches(Read&& read, Convert&& convert,
-                                                     Multiply&& multiply) {
+                                                     Multiply&& multiply, Done&& done = {}) {
     Fp8 fp8;
     Operand operands[2];
     read(0, fp8);
@@ -136,7 +156,9 @@ class RegisterMma {
       } else {
         cute::warpgroup_wait<0>();
       }
+      if (batch > 0) done(batch - 1);
     }
+    done(kCount - 1);
   }
 
   // Reads K of the warp's 16 tokens: a thread gets four neighbouring columns of every sixteen, of
@@ -151,7 +173,7 @@ class RegisterMma {
     }
   }
 
-  static __device__ __forceinline__ void convert_keys(const Fp8& fp8, Operand& keys) {
+  static __device__ __forceinline__ void convert_keys(const Fp8& fp8, Keys& keys) {
     cute::Tensor words = cute::recast<uint32_t>(keys);
 #pragma unroll
     for (int i = 0; i < kReads * kReadWords; ++i) {
@@ -172,20 +194,21 @@ class RegisterMma {
   }
 
   // A thread's two rows of the operand are neighbouring columns.
-  static __device__ __forceinline__ void convert_values(const Fp8& fp8, Operand& values) {
+  static __device__ __forceinline__ void convert_values(const Fp8& fp8, Values& values) {
     cute::Tensor words = cute::recast<uint32_t>(values);
 #pragma unroll
     for (int i = 0; i < kReads * kReadWords; ++i) {
       constexpr uint32_t kTokensOfEachColumn = 0x3120;
-      e4m3_to_fp16(__byte_perm(fp8[i / kReadWords][i % kReadWords], 0, kTokensOfEachColumn),
-                   words(i * 2), words(i * 2 + 1));
+      Format::convert_values(
+          __byte_perm(fp8[i / kReadWords][i % kReadWords], 0, kTokensOfEachColumn), words(i * 2),
+          words(i * 2 + 1));
     }
   }
 
   __device__ __forceinline__ const cute::uint128_t& at(int stage, int chunk, int token,
                                                        int vector) const {
-    return *reinterpret_cast<const cute::uint128_t*>(shared_.kv.tiles[stage][chunk] +
-                                                     Format::vector_offset(token, vector));
+    return *reinterpret_cast<const cute::uint128_t*>(shared_.kv.tiles[stage][0] +
+                                                     Format::vector_offset(chunk, token, vector));
   }
 
   Shared& shared_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
+#include "sm90/mainloop/swap_ab/store_p.cuh"
 
 namespace mla::sm90::swap_ab {
 
@@ -107,6 +108,10 @@ class SharedMma {
     if (!keeps_exchange) release(tile, 1);
 #pragma unroll
     for (int chunk = 0; chunk < kLatentChunks; ++chunk) warpgroup_fence_operand(sums[chunk]);
+  }
+
+  __device__ __forceinline__ void store_p(Element* p, uint32_t, const Accumulator& weights) const {
+    swap_ab::store_p<Element, kRows>(p, weights);
   }
 
   // P of tokens that do not exist is 0, which makes NaN of what an unused page may hold.

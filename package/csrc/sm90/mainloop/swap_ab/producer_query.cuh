@@ -1,4 +1,4 @@
-// Loads the queries of a work tile and, for an e4m3 cache, converts them to fp16.
+// Loads the queries of a work tile and, for a cache of e4m3, converts them to fp16.
 //
 // A thread of the tensor cores' operand K reads four neighbouring columns of e4m3, of which it
 // multiplies two in each of two steps. The columns of Q are in that order then: of every sixteen,
@@ -16,7 +16,7 @@ namespace mla::sm90::swap_ab {
 // `kQueryWarps` warps call this, of which each has every third row.
 template <class Format, int kRows, class Params>
 struct QueryProducer {
-  using Element = typename Format::Element;
+  using Element = typename Format::QueryElement;
   using Shared = SharedStorage<Format, kRows>;
   static constexpr int kStages = Shared::kQueryStages;
   using Chunks = Element[kChunks][kRows * kChunk];
@@ -54,6 +54,13 @@ struct QueryProducer {
 
   // How many tokens of the request a row sees.
   __device__ __forceinline__ int limit(const WorkTile& work, int row) const {
+    if constexpr (Params::kIsSparse) {
+      return work.tokens;
+    } else {
+      return dense_limit(work, row);
+    }
+  }
+  __device__ __forceinline__ int dense_limit(const WorkTile& work, int row) const {
     const int s = params.shape.token_of(row);
     if (params.token_lengths.data != nullptr && row < work.query_rows) {
       return params.seen(work.query, s, work.tokens);
@@ -68,10 +75,10 @@ struct QueryProducer {
     cute::cp_async_fence();
     cute::cp_async_wait<0>();
     __syncwarp();
-    if (!Format::kDequantizes && params.sign_flip == 0) return;
+    if (!Format::kConvertsQuery && params.sign_flip == 0) return;
 #pragma unroll 1
     for (int row = warp; row < kRows; row += kQueryWarps) {
-      if constexpr (Format::kDequantizes) {
+      if constexpr (Format::kConvertsQuery) {
         convert(row, q, scales);
       } else {
         flip(row, q);
@@ -111,7 +118,7 @@ struct QueryProducer {
   // Where a column of a row is in its chunk: where the tensor cores read it, unless the row is
   // converted first.
   static __device__ __forceinline__ int at(int row, int column) {
-    return row * kChunk + (Format::kDequantizes ? column : column ^ row % 8 * 8);
+    return row * kChunk + (Format::kConvertsQuery ? column : column ^ row % 8 * 8);
   }
 
   // Changes the signs of a row.
@@ -136,16 +143,28 @@ struct QueryProducer {
     }
     const Fp16RowScale scale(__reduce_max_sync(~0u, greater_of_pair(greatest)));
     __syncwarp();  // all lanes have read what is overwritten
+    const auto at = [row](int pair) {
+      return row * kRowPairs + (pair / 4 ^ row % 8) * 4 + pair % 4;
+    };
     const int pair = lane / 8 * 8 + lane % 8 / 2 + lane % 2 * 4;
-    const int to = row * kRowPairs + (pair / 4 ^ row % 8) * 4 + pair % 4;
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      reinterpret_cast<uint32_t*>(q[chunk])[to] =
-          Fp16RowScale::to_fp16(pairs[chunk], scale.factor()) ^ params.sign_flip;
+      uint32_t* const to = reinterpret_cast<uint32_t*>(q[chunk]);
+      if (Format::kKeepsRope && chunk == kRopeChunk) {
+        to[at(lane)] = scaled_pair(pairs[chunk], scale.factor()) ^ params.sign_flip;
+      } else {
+        to[at(pair)] = Fp16RowScale::to_fp16(pairs[chunk], scale.factor()) ^ params.sign_flip;
+      }
     }
     if (lane > 0) return;
     // The scale is never 0, so that a masked logit stays -inf.
     scales[row] = fmaxf(params.logit_scale * scale.inverse(), FLT_MIN);
+  }
+
+  // A pair of bf16 times a power of 2.
+  static __device__ __forceinline__ uint32_t scaled_pair(uint32_t pair, float factor) {
+    return pack_pair<cutlass::bfloat16_t>(__uint_as_float(pair << 16) * factor,
+                                          __uint_as_float(pair & 0xffff0000u) * factor);
   }
 };
 

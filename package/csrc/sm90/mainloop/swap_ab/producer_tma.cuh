@@ -31,7 +31,7 @@ struct TmaProducer {
         if (block == work.first_block + 1) kv.read_ahead();
         kv.begin_tile(block);
         const uint64_t present = kv.present(work.tokens - block * kTileTokens);
-        if constexpr (Format::kDequantizes) {
+        if constexpr (Format::kReadsToRegisters) {
           load_fp8(tile, kv, present, leads);
         } else {
           load(tile, kv, present, leads);

@@ -30,17 +30,27 @@ struct QueryFacts {
   int32_t rows;  // of the request
 };
 
+// The greatest logits of a work tile, which sparse attention returns.
+template <bool kIsSparse, int kRows>
+struct MaxLogits {};
+template <int kRows>
+struct MaxLogits<true, kRows> {
+  float max_logits[kConsumers][kWarps][kRows];
+};
+
 // `kRows` is the number of query rows at most.
 template <class Format, int kRows>
-struct SharedStorage {
+struct SharedStorage : MaxLogits<Format::kIsSparse, kRows> {
   using Element = typename Format::Element;
   static constexpr int kQueryStages = kRows == 16 ? 2 : 1;
   // There is one more than of Q: facts are needed until the work tile's result is stored.
   static constexpr int kFactStages = kQueryStages + 1;
+  // P is there once for every scale of a token.
+  static constexpr int kWeights = Format::kScales == 0 ? 1 : Format::kScales;
 
   typename Format::Kv kv;
-  alignas(1024) Element q[kQueryStages][kChunks][kRows * kChunk];
-  alignas(1024) Element p[kConsumers][kRows * kTileTokens];
+  alignas(1024) typename Format::QueryElement q[kQueryStages][kChunks][kRows * kChunk];
+  alignas(1024) Element p[kConsumers][kWeights * kRows * kTileTokens];
   QueryFacts<kRows> query_facts[kFactStages];
   float of_warps[kConsumers][kWarps][kRows];  // maxima of a tile, then sums of a work tile
   float row_max[kConsumers][kRows];           // of a work tile
@@ -53,7 +63,7 @@ struct SharedStorage {
 
   // One thread calls this.
   __device__ void init_barriers() {
-    work_tiles.init_barriers(kConsumers * kWarps + kQueryWarps + 1);
+    work_tiles.init_barriers(kConsumers * kWarps + kQueryWarps + Format::kKvWarps);
     pipelines.init_barriers();
     for (auto& barrier : received) barrier.init(kWarps);
     for (auto& barrier : query_full) barrier.init(kQueryWarps * kWarp);

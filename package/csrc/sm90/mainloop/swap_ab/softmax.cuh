@@ -35,6 +35,7 @@ class Softmax {
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
       row_max_[n] = -INFINITY;
+      if constexpr (Params::kIsSparse) max_logit_[n] = -INFINITY;
       sum_[n] = 0;
     }
   }
@@ -55,10 +56,14 @@ class Softmax {
   }
 
   // Whether a logit of this thread calls for a new maximum.
-  __device__ __forceinline__ bool exceeds(const Logits& logits) const {
+  __device__ __forceinline__ bool exceeds(const Logits& logits) {
     bool any = false;
 #pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) any |= is_raised(own_greatest(logits, n), n);
+    for (int n = 0; n < kThreadRows; ++n) {
+      const float own = own_greatest(logits, n);
+      if constexpr (Params::kIsSparse) max_logit_[n] = fmaxf(max_logit_[n], own);
+      any |= is_raised(own, n);
+    }
     return any;
   }
 
@@ -114,6 +119,15 @@ class Softmax {
     return sum;
   }
   __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
+  // The greatest logit of a row over the tokens of the warp.
+  __device__ __forceinline__ float max_logit_of_warp(int n) const {
+    float greatest = max_logit_[n];
+#pragma unroll
+    for (int lanes = 4; lanes < kWarp; lanes *= 2) {
+      greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
+    }
+    return greatest;
+  }
   // Returns the scale of a row's logits, which is positive and for powers of 2.
   __device__ __forceinline__ float scale_of_row(int row) const {
     return kRowsAreScaled ? facts_->logit_scale[row] : params_.logit_scale;
@@ -136,6 +150,7 @@ class Softmax {
   const Params& params_;
   Rows row_max_;
   Rows sum_;
+  Rows max_logit_;  // only if Params::kIsSparse
   const QueryFacts<kRows>* facts_;
 };
 

@@ -1,0 +1,112 @@
+// Gathers the rows of selected tokens, as they are in memory, with asynchronous copies.
+#pragma once
+
+#include <cute/arch/util.hpp>
+
+#include "sm90/mainloop/selected_kv_gather.cuh"
+#include "sm90/mainloop/swap_ab/shared_storage.cuh"
+
+namespace mla::sm90::swap_ab {
+
+// `Format::kKvWarps` warps call this, of which each gathers 32 tokens of a tile: a lane finds one.
+// Tokens that are absent become zeros.
+template <class Format, int kRows, class Params>
+struct GatherProducer {
+  const Params& params;
+  SharedStorage<Format, kRows>& shared;
+  const int warp;
+
+  template <class WorkTiles>
+  __device__ void run(WorkTiles work_tiles) const {
+    static_assert(Format::kKvWarps * kWarp == kTileTokens);
+    uint32_t tile = 0;
+    WorkTile work;
+    while (work_tiles.next(work)) {
+      if (work.first_block >= work.end_block) continue;
+      const auto selection = selection_of(params, work);
+      const auto rows = kv_rows_of(params, selection);
+      int32_t token = work.first_block * kTileTokens + first_token() + threadIdx.x % kWarp;
+      // Slots are looked up two tiles ahead.
+      int32_t slot = rows.look_up(token);
+      int32_t next = rows.look_up(token + kTileTokens);
+      for (int block = work.first_block; block < work.end_block; ++block, token += kTileTokens) {
+        const int32_t after = rows.look_up(token + 2 * kTileTokens);
+        const auto row = rows.row(slot, token);
+        const uint32_t offset = rows.exists(row) ? rows.offset_in_16_bytes(row) : kAbsent;
+        load(tile++, block * kTileTokens >= params.extra_begins ? params.extra : params.main,
+             offset);
+        slot = next;
+        next = after;
+      }
+    }
+  }
+
+ private:
+  using Element = typename Format::Element;
+  static constexpr CacheFormat kRow = Format::kRow;
+  static constexpr uint32_t kAbsent = ~0u;
+
+  __device__ __forceinline__ int first_token() const { return warp * kWarp; }
+
+  // `offset` is that of the lane's token, counted in 16 bytes.
+  __device__ __forceinline__ void load(uint32_t tile, const sparse_decode::SelectedKvView& kv,
+                                       uint32_t offset) const {
+    const auto state = Format::state(tile);
+    auto& pipelines = shared.pipelines;
+    const uint32_t present = __ballot_sync(~0u, offset != kAbsent);
+    pipelines.empty[state.stage].wait(state.phase ^ 1);
+    if (threadIdx.x % kWarp == 0) pipelines.present[state.stage][warp] = present;
+    pipelines.full[state.stage].arrive();
+    const auto* const rows = static_cast<const uint4*>(kv.latent);
+    copy_codes(rows, offset, shared.kv.tiles[state.stage][0]);
+    copy_rope(rows + kRow.rope_offset / sizeof(uint4), offset, shared.kv.rope[state.stage]);
+    copy_vector(rows + kRow.scale_offset / sizeof(uint4), offset,
+                shared.kv.scales[state.stage][first_token() + threadIdx.x % kWarp]);
+    cutlass::arch::cpasync_barrier_arrive_noinc(
+        reinterpret_cast<const uint64_t*>(&pipelines.full[state.stage]));
+  }
+
+  // Copies 16 bytes, or zeros. Selected rows have no neighbours, so that a hint to bring whole
+  // lines into the L2 makes it read more than is used.
+  static __device__ __forceinline__ void copy_vector(const uint4* rows, uint32_t offset, void* to) {
+    asm volatile(
+        "{ .reg .pred absent; setp.eq.u32 absent, %2, %3;\n"
+        "cp.async.cg.shared.global [%0], [%1], 16, absent; }" ::"r"(
+            cute::cast_smem_ptr_to_uint(to)),
+        "l"(rows + offset), "r"(offset), "n"(kAbsent)
+        : "memory");
+  }
+
+  // A lane copies its vector of every token.
+  __device__ __forceinline__ void copy_codes(const uint4* rows, uint32_t offset,
+                                             uint8_t* tile) const {
+    static_assert(kLatent == kWarp * Format::kVectorBytes);
+    const int lane = threadIdx.x % kWarp;
+    const uint4* of_lane = rows + lane;
+    asm("" : "+l"(of_lane));  // or the compiler adds lanes to offsets, each with a carry
+    uint8_t* const to = tile + first_token() * kLatent;
+#pragma unroll 8
+    for (int i = 0; i < kWarp; ++i) {
+      copy_vector(of_lane, __shfl_sync(~0u, offset, i), to + Format::vector_offset(0, i, lane));
+    }
+  }
+
+  // A lane copies a vector of every fourth token.
+  __device__ __forceinline__ void copy_rope(const uint4* rows, uint32_t offset,
+                                            Element* chunk) const {
+    constexpr int kVectors = kChunkVectors<Element>;
+    constexpr int kAtOnce = kWarp / kVectors;
+    const int lane = threadIdx.x % kWarp;
+    const uint4* of_lane = rows + lane % kVectors;
+    asm("" : "+l"(of_lane));
+#pragma unroll
+    for (int i = 0; i < kWarp; i += kAtOnce) {
+      const int row = i + lane / kVectors;
+      const int vector = lane % kVectors ^ row % kSwizzleRows;
+      copy_vector(of_lane, __shfl_sync(~0u, offset, row),
+                  chunk + (first_token() + row) * kChunk + vector * kVectorElements<Element>);
+    }
+  }
+};
+
+}  // namespace mla::sm90::swap_ab
