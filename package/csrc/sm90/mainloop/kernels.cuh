@@ -34,15 +34,16 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kDV, kExt
   static std::array<Kernel, 2> all() { return {of_cluster<1>(), of_cluster<kMaxCluster>()}; }
 };
 
-template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad>
-struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab> {
-  using Format = swap_ab::Format<kQ, kKv>;
+template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk>
+struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kDQk, kLatent> {
+  using Format = swap_ab::Format<kQ, kKv, kDQk>;
 
   template <int kRows>
   static Kernel of_rows() {
-    return {reinterpret_cast<const void*>(
-                swap_ab::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kRows>),
-            swap_ab::kThreads, 1, sizeof(swap_ab::SharedStorage<Format, kRows>)};
+    return {
+        reinterpret_cast<const void*>(swap_ab::attention_kernel<Params, kQ, kKv, kOut, kLoad,
+                                                                Schedule::swap_ab, kRows, kDQk>),
+        swap_ab::kThreads, 1, sizeof(swap_ab::SharedStorage<Format, kRows>)};
   }
   static Kernel of(const Shape& shape) {
     return shape.rows <= 16 ? of_rows<16>() : of_rows<swap_ab_rows(kKv)>();

@@ -53,6 +53,7 @@ class Consumer {
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) cute::clear(sums_[chunk]);
       softmax_.start(work, shared_.query_facts[work_tiles.count() % Shared::kFactStages]);
       compute(work, blocks, PipelineState<Shared::kQueryStages>(work_tiles.count() - 1));
+      if constexpr (Format::kScales > 0) mma_.order_rope(sums_);
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
           work, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
       const uint32_t others = position_ + (blocks + consumer_) / kConsumers;

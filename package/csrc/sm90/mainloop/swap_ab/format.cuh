@@ -2,10 +2,7 @@
 // tensor cores multiply.
 #pragma once
 
-#include <cuda_fp16.h>
-
 #include "common/dtype.h"
-#include "mla/formats.h"
 #include "sm90/common/elements.cuh"
 #include "sm90/common/pipeline.cuh"
 #include "sm90/common/warp.cuh"
@@ -24,18 +21,29 @@ __device__ __forceinline__ auto rows_tensor(Element* rows) {
   return cute::make_tensor(cute::make_smem_ptr(rows), RowsLayout<Element, kRows>{});
 }
 
+// The chunks of 576 columns, of which 512 are the value.
+struct UsualChunks {
+  static constexpr int kCodeChunks = kLatentChunks;  // of V
+  static constexpr int kQueryChunks = kChunks;
+  static constexpr bool kHasRope = true;
+  static constexpr int kQueryRopeChunk = kRopeChunk;
+  static constexpr bool kConvertsRope = true;
+  static constexpr int kScales = 0;
+  static constexpr int kScaleChunks = kLatentChunks;
+  static constexpr int kWeights = 1;  // as which P is there
+  static constexpr bool kIsSparse = false;
+  static constexpr int kKvWarps = 1;
+};
+
 // Tensor cores read a 16-bit cache as it is. A stage is half of a tile's latent or its rope
 // columns, since three tiles do not fit.
-template <DType kQ, DType kKv>
-struct Format {
-  static_assert(kQ == kKv);
+template <DType kQ, DType kKv, int kDQk = kHeadDim>
+struct Format : UsualChunks {
+  static_assert(kQ == kKv && kDQk == kHeadDim);
   using Element = typename ElementOf<kQ>::Type;
   using QueryElement = Element;
-  static constexpr bool kIsSparse = false;
   static constexpr bool kReadsToRegisters = false;
   static constexpr bool kConvertsQuery = false;
-  static constexpr int kScales = 0;
-  static constexpr int kKvWarps = 1;
   static constexpr int kLatentStages = 5;
   static constexpr int kRopeStages = 2;
 
@@ -79,14 +87,10 @@ struct Fp8Vectors {
 // e4m3 becomes fp16 in registers, and so does Q. A stage is a tile as it is in memory; a token of a
 // chunk takes 64 bytes, swizzled in vectors of 16.
 template <>
-struct Format<DType::bf16, DType::e4m3> : Fp8Vectors {
+struct Format<DType::bf16, DType::e4m3, kHeadDim> : Fp8Vectors, UsualChunks {
   using Element = cute::half_t;
   using QueryElement = Element;
-  static constexpr bool kIsSparse = false;
   static constexpr bool kConvertsQuery = true;
-  static constexpr bool kKeepsRope = false;
-  static constexpr int kScales = 0;
-  static constexpr int kKvWarps = 1;
   static constexpr int kStages = 5;
 
   struct Kv {
@@ -116,63 +120,6 @@ struct Format<DType::bf16, DType::e4m3> : Fp8Vectors {
   static __device__ __forceinline__ void convert_values(uint32_t four, uint32_t& low,
                                                         uint32_t& high) {
     e4m3_to_fp16(four, low, high);
-  }
-};
-
-// Rows of bytes: e4m3, a scale for every 128 columns of a token, and rope columns of bf16. e4m3 is
-// multiplied without its scale; logits and P are multiplied by that. As K it becomes fp16 in
-// registers, as Q does, and as V bf16, as P times a scale may be larger or smaller than fp16 holds.
-// A stage has the tokens of a tile as they were gathered, 512 bytes each, swizzled in vectors
-// of 16.
-template <>
-struct Format<DType::bf16, DType::fp8_ds_mla> : Fp8Vectors {
-  using Element = cute::bfloat16_t;
-  using QueryElement = cute::half_t;  // but that of rope columns
-  static constexpr bool kIsSparse = true;
-  static constexpr CacheFormat kRow = kCacheFormat<DType::fp8_ds_mla, kHeadDim, kLatent>;
-  static constexpr bool kConvertsQuery = true;
-  static constexpr bool kKeepsRope = true;                    // rope columns are bf16 in Q too
-  static constexpr int kScales = kLatent / kRow.scale_group;  // of a token
-  static constexpr int kKvWarps = 2;
-  static constexpr int kStages = 4;
-  static_assert(kRow.scale_type == DType::fp32 && kScales == 4);
-
-  struct Kv {
-    alignas(1024) uint8_t tiles[kStages][kLatentChunks][kChunkBytes];
-    alignas(1024) Element rope[kStages][kChunkElements];
-    alignas(16) float scales[kStages][kTileTokens][kScales];
-  };
-
-  struct KvPipelines {
-    alignas(8) uint32_t present[kStages][kKvWarps];  // a bit for each token
-    TransactionBarrier full[kStages];
-    Barrier empty[kStages];
-
-    // A lane that gathers arrives when it has said which tokens exist, and when its copies are
-    // done.
-    __device__ void init_barriers() {
-      for (auto& barrier : full) barrier.init(2 * kKvWarps * kWarp);
-      for (auto& barrier : empty) barrier.init(kWarpgroup);
-    }
-  };
-
-  static __device__ __forceinline__ PipelineState<kStages> state(uint32_t tile) {
-    return PipelineState<kStages>(tile);
-  }
-  static __device__ __forceinline__ int vector_offset(int chunk, int token, int vector) {
-    return token * kLatent + ((chunk * kVectors + vector) ^ token % kSwizzleRows) * kVectorBytes;
-  }
-  static __device__ __forceinline__ void convert_values(uint32_t four, uint32_t& low,
-                                                        uint32_t& high) {
-    e4m3_to_fp16(four, low, high);
-    low = fp16_to_bf16(low);
-    high = fp16_to_bf16(high);
-  }
-
- private:
-  static __device__ __forceinline__ uint32_t fp16_to_bf16(uint32_t pair) {
-    const float2 two = __half22float2(reinterpret_cast<const __half2&>(pair));
-    return pack_pair<Element>(two.x, two.y);
   }
 };
 

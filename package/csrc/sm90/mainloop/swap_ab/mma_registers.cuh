@@ -33,6 +33,10 @@ class RegisterMma {
   using Values = OperandOf<ValueMma>;
   using Fp8 = uint32_t[kReads][kReadWords];
 
+  struct Nothing {
+    __device__ __forceinline__ void operator()(int) const {}
+  };
+
  public:
   using Shared = SharedStorage<Format, kRows>;
   using Accumulator =
@@ -66,20 +70,22 @@ class RegisterMma {
     return shared_.pipelines.present[state.stage];
   }
 
-  // Adds V^T P^T to the sums.
+  // Adds V^T P^T to the sums. `with_first` may multiply what else there is, with the first batch.
+  template <class WithFirst = Nothing>
   __device__ __forceinline__ void multiply_values(Element* p, uint32_t tile,
                                                   Accumulator (&sums)[kLatentChunks],
-                                                  bool keeps_exchange) const {
+                                                  bool keeps_exchange,
+                                                  WithFirst&& with_first = {}) const {
     using namespace cute;
     const int stage = Format::state(tile).stage;
     ValueMma mma;
-    constexpr int kChunksOfWeights = kLatentChunks / Shared::kWeights;
 #pragma unroll
     for (int chunk = 0; chunk < kLatentChunks; ++chunk) warpgroup_fence_operand(sums[chunk]);
-    run_batches<Values, kLatentChunks * kBatches>(
+    run_batches<Values, Format::kCodeChunks * kBatches>(
         [&](int batch, Fp8& fp8) { read_values(stage, batch, fp8); }, convert_values,
         [&](int batch, const Values& values) {
-          const int k = batch / kBatches / kChunksOfWeights;
+          if (batch == 0) with_first(batch);
+          const int k = batch / kBatches / Format::kScaleChunks;
           const Tensor weights =
               mma.get_slice(threadIdx.x % kWarpgroup)
                   .partition_fragment_B(rows_tensor<kRows>(p + k * kRows * kTileTokens));
@@ -129,10 +135,6 @@ class RegisterMma {
   }
 
  protected:
-  struct Nothing {
-    __device__ __forceinline__ void operator()(int) const {}
-  };
-
   // Multiplies batch by batch. e4m3 is read one batch ahead, and converted while the tensor cores
   // are busy with the batch before. `done(batch)` is called when a batch has been multiplied.
   template <class Operand, int kCount, class Read, class Convert, class Multiply,

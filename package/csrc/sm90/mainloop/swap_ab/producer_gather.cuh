@@ -1,7 +1,7 @@
 // Gathers the rows of selected tokens, as they are in memory, with asynchronous copies.
 #pragma once
 
-#include <cute/arch/util.hpp>
+#include <cute/arch/copy_sm80.hpp>
 
 #include "sm90/mainloop/selected_kv_gather.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
@@ -33,8 +33,14 @@ struct GatherProducer {
         const int32_t after = rows.look_up(token + 2 * kTileTokens);
         const auto row = rows.row(slot, token);
         const uint32_t offset = rows.exists(row) ? rows.offset_in_16_bytes(row) : kAbsent;
+        uint32_t scale_offset = kAbsent;
+        if constexpr (Format::kHasPageScales) {
+          if (offset != kAbsent) {
+            scale_offset = rows.page_scales_offset_in_8_bytes(row, kRow.row_bytes);
+          }
+        }
         load(tile++, block * kTileTokens >= params.extra_begins ? params.extra : params.main,
-             offset);
+             offset, scale_offset);
         slot = next;
         next = after;
       }
@@ -48,9 +54,10 @@ struct GatherProducer {
 
   __device__ __forceinline__ int first_token() const { return warp * kWarp; }
 
-  // `offset` is that of the lane's token, counted in 16 bytes.
+  // The offsets are those of the lane's token: of its row, counted in 16 bytes, and of scales that
+  // follow the rows of its page, counted in 8.
   __device__ __forceinline__ void load(uint32_t tile, const sparse_decode::SelectedKvView& kv,
-                                       uint32_t offset) const {
+                                       uint32_t offset, uint32_t scale_offset) const {
     const auto state = Format::state(tile);
     auto& pipelines = shared.pipelines;
     const uint32_t present = __ballot_sync(~0u, offset != kAbsent);
@@ -59,9 +66,15 @@ struct GatherProducer {
     pipelines.full[state.stage].arrive();
     const auto* const rows = static_cast<const uint4*>(kv.latent);
     copy_codes(rows, offset, shared.kv.tiles[state.stage][0]);
-    copy_rope(rows + kRow.rope_offset / sizeof(uint4), offset, shared.kv.rope[state.stage]);
-    copy_vector(rows + kRow.scale_offset / sizeof(uint4), offset,
-                shared.kv.scales[state.stage][first_token() + threadIdx.x % kWarp]);
+    if constexpr (Format::kHasRope) {
+      copy_rope(rows + kRow.rope_offset / sizeof(uint4), offset, shared.kv.rope[state.stage]);
+    }
+    auto& scales = shared.kv.scales[state.stage][first_token() + threadIdx.x % kWarp];
+    if constexpr (Format::kHasPageScales) {
+      copy_page_scales(static_cast<const uint64_t*>(kv.latent), scale_offset, scales);
+    } else {
+      copy_vector(rows + kRow.scale_offset / sizeof(uint4), offset, scales);
+    }
     cutlass::arch::cpasync_barrier_arrive_noinc(
         reinterpret_cast<const uint64_t*>(&pipelines.full[state.stage]));
   }
@@ -77,17 +90,28 @@ struct GatherProducer {
         : "memory");
   }
 
+  static __device__ __forceinline__ void copy_page_scales(const uint64_t* scales, uint32_t offset,
+                                                          void* to) {
+    static_assert(!Format::kHasPageScales || kRow.scale_bytes == sizeof(uint64_t));
+    const bool exists = offset != kAbsent;
+    cute::SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>::copy(scales[exists ? offset : 0],
+                                                          *static_cast<uint64_t*>(to), exists);
+  }
+
   // A lane copies its vector of every token.
   __device__ __forceinline__ void copy_codes(const uint4* rows, uint32_t offset,
                                              uint8_t* tile) const {
-    static_assert(kLatent == kWarp * Format::kVectorBytes);
+    constexpr int kCodeVectors = kRow.latent / Format::kVectorBytes;
+    static_assert(kCodeVectors <= kWarp);
     const int lane = threadIdx.x % kWarp;
     const uint4* of_lane = rows + lane;
     asm("" : "+l"(of_lane));  // or the compiler adds lanes to offsets, each with a carry
-    uint8_t* const to = tile + first_token() * kLatent;
+    uint8_t* const to = tile + first_token() * kRow.latent;
 #pragma unroll 8
     for (int i = 0; i < kWarp; ++i) {
-      copy_vector(of_lane, __shfl_sync(~0u, offset, i), to + Format::vector_offset(0, i, lane));
+      const uint32_t of_row = __shfl_sync(~0u, offset, i);
+      if (kCodeVectors < kWarp && lane >= kCodeVectors) continue;
+      copy_vector(of_lane, of_row, to + Format::vector_offset(0, i, lane));
     }
   }
 

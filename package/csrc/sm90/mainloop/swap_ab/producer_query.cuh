@@ -19,7 +19,8 @@ struct QueryProducer {
   using Element = typename Format::QueryElement;
   using Shared = SharedStorage<Format, kRows>;
   static constexpr int kStages = Shared::kQueryStages;
-  using Chunks = Element[kChunks][kRows * kChunk];
+  static constexpr int kQueryChunks = Format::kQueryChunks;
+  using Chunks = Element[kQueryChunks][kRows * kChunk];
 
   const Params& params;
   Shared& shared;
@@ -98,21 +99,25 @@ struct QueryProducer {
       constexpr int kVectorElements = sizeof(uint4) / sizeof(Element);
       constexpr int kChunkVectors = kChunk / kVectorElements;
 #pragma unroll
-      for (int i = lane; i < kChunks * kChunkVectors; i += kWarp) {
+      for (int i = lane; i < kQueryChunks * kChunkVectors; i += kWarp) {
         const int chunk = i / kChunkVectors;
         const int column = i % kChunkVectors * kVectorElements;
-        const auto* const from = chunk == kRopeChunk ? rope : latent + chunk * kChunk;
+        const auto* const from = is_rope(chunk) ? rope : latent + chunk * kChunk;
         cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(
             *reinterpret_cast<const uint4*>(from + column),
             *reinterpret_cast<uint4*>(q[chunk] + at(r, column)), exists);
       }
     } else {
 #pragma unroll 1
-      for (int i = lane; i < kHeadDim; i += kWarp) {
-        const uint16_t* const from = i < kLatent ? latent + i : rope + i - kLatent;
+      for (int i = lane; i < kQueryChunks * kChunk; i += kWarp) {
+        const uint16_t* const from = is_rope(i / kChunk) ? rope + i % kChunk : latent + i;
         reinterpret_cast<uint16_t*>(q[i / kChunk])[at(r, i % kChunk)] = exists ? *from : 0;
       }
     }
+  }
+
+  static constexpr __device__ bool is_rope(int chunk) {
+    return Format::kHasRope && chunk == Format::kQueryRopeChunk;
   }
 
   // Where a column of a row is in its chunk: where the tensor cores read it, unless the row is
@@ -124,7 +129,7 @@ struct QueryProducer {
   // Changes the signs of a row.
   __device__ __forceinline__ void flip(int row, Chunks& q) const {
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
       reinterpret_cast<uint32_t*>(q[chunk])[row * (kChunk / 2) + threadIdx.x % kWarp] ^=
           params.sign_flip;
     }
@@ -134,10 +139,10 @@ struct QueryProducer {
   __device__ __forceinline__ void convert(int row, Chunks& q, float* scales) const {
     const int lane = threadIdx.x % kWarp;
     constexpr int kRowPairs = kChunk / 2;
-    uint32_t pairs[kChunks];
+    uint32_t pairs[kQueryChunks];
     uint32_t greatest = 0;
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
       pairs[chunk] = reinterpret_cast<const uint32_t*>(q[chunk])[row * kRowPairs + lane];
       raise_abs_max(greatest, pairs[chunk]);
     }
@@ -148,9 +153,9 @@ struct QueryProducer {
     };
     const int pair = lane / 8 * 8 + lane % 8 / 2 + lane % 2 * 4;
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
+    for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
       uint32_t* const to = reinterpret_cast<uint32_t*>(q[chunk]);
-      if (Format::kKeepsRope && chunk == kRopeChunk) {
+      if (!Format::kConvertsRope && is_rope(chunk)) {
         to[at(lane)] = scaled_pair(pairs[chunk], scale.factor()) ^ params.sign_flip;
       } else {
         to[at(pair)] = Fp16RowScale::to_fp16(pairs[chunk], scale.factor()) ^ params.sign_flip;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sm90/combine/split_request.cuh"
-#include "sm90/mainloop/swap_ab/format.cuh"
+#include "sm90/mainloop/swap_ab/format_scaled_rows.cuh"
 #include "sm90/scheduler/work_tile_pipeline.cuh"
 
 namespace mla::sm90::swap_ab {
@@ -45,12 +45,10 @@ struct SharedStorage : MaxLogits<Format::kIsSparse, kRows> {
   static constexpr int kQueryStages = kRows == 16 ? 2 : 1;
   // There is one more than of Q: facts are needed until the work tile's result is stored.
   static constexpr int kFactStages = kQueryStages + 1;
-  // P is there once for every scale of a token.
-  static constexpr int kWeights = Format::kScales == 0 ? 1 : Format::kScales;
 
   typename Format::Kv kv;
-  alignas(1024) typename Format::QueryElement q[kQueryStages][kChunks][kRows * kChunk];
-  alignas(1024) Element p[kConsumers][kWeights * kRows * kTileTokens];
+  alignas(1024) typename Format::QueryElement q[kQueryStages][Format::kQueryChunks][kRows * kChunk];
+  alignas(1024) Element p[kConsumers][Format::kWeights * kRows * kTileTokens];
   QueryFacts<kRows> query_facts[kFactStages];
   float of_warps[kConsumers][kWarps][kRows];  // maxima of a tile, then sums of a work tile
   float row_max[kConsumers][kRows];           // of a work tile
