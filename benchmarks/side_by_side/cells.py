@@ -146,8 +146,9 @@ _SPARSE = (
         for heads, q_len, batch, topk in product((64, 128), (1, 2), (1, 64, 128), (512, 1024, 2048))
     ),
 )
-_FEW_HEADS = tuple(
-    sparse_decode(heads, batch, q_len) for heads, q_len, batch in product((8, 16, 32), (1, 2), (1, 8, 64, 128))
+_FEW_HEADS = (
+    *(sparse_decode(heads, batch, q_len) for heads, q_len, batch in product((8, 16, 32), (1, 2), (1, 8, 64, 128))),
+    *(sparse_decode_v4(heads, batch, 1, topk) for heads, batch, topk in product((8, 16), (1, 8, 128), (512, 2048))),
 )
 _PREFILL = tuple(
     sparse_prefill(heads, seq, d_qk)

@@ -1,4 +1,4 @@
-"""Which schedule of Hopper's dense decode a lookup finds: ``swap_ab`` where its few query rows are named."""
+"""Which schedule of Hopper's decode a lookup finds: ``swap_ab`` where its few query rows are named."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ REGISTRY = Path(__file__).parents[2] / "generated" / "sm90" / "registry.json"
 
 @pytest.fixture(scope="module")
 def index() -> Index:
+    return index_of("decode")
+
+
+@pytest.fixture(scope="module")
+def sparse() -> Index:
+    return index_of("sparse_decode")
+
+
+def index_of(op: str) -> Index:
     variants = Registry.parse(json.loads(REGISTRY.read_text())).variants
-    return Index(variant for variant in variants if variant.op == "decode")
+    return Index(variant for variant in variants if variant.op == op)
 
 
 @pytest.mark.parametrize("kv_dtype", ["bf16", "e4m3"])
@@ -53,3 +62,27 @@ def test_smaller_pages_of_a_16_bit_cache_are_for_rows_m64(index, page_size, load
     config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": "bf16", "num_heads": 16, "q_len": 1}
     found = index.best({**config, "page_size": page_size, "kv_layout": "paged"})
     assert (found.baked["load"], found.baked["schedule"]) == (load, schedule)
+
+
+@pytest.mark.parametrize(("kv_dtype", "d_qk"), [("fp8_ds_mla", 576), ("fp8_ds_mla", 512), ("fp8_ds_v4", 512)])
+@pytest.mark.parametrize(
+    ("numbers", "schedule"),
+    [
+        ({"num_heads": 8}, "swap_ab"),
+        ({"num_heads": 16, "q_len": 4}, "swap_ab"),
+        ({"num_heads": 17}, "rows_m64"),
+        ({}, "rows_m64"),
+    ],
+    ids=str,
+)
+def test_few_heads_of_sparse_decode_are_for_swap_ab(sparse, kv_dtype, d_qk, numbers, schedule):
+    config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": kv_dtype, "d_qk": d_qk, "topk": 2048, **numbers}
+    assert sparse.best(config).baked["schedule"] == schedule
+
+
+@pytest.mark.parametrize(
+    ("kv_dtype", "extra_kv_dtype"), [("fp8_ds_v41", "same"), ("fp8_ds_v41", "fp4_ds_v41"), ("bf16", "same")]
+)
+def test_other_caches_of_sparse_decode_have_one_schedule(sparse, kv_dtype, extra_kv_dtype):
+    config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": kv_dtype, "d_qk": 512, "num_heads": 8}
+    assert sparse.best(config | {"extra_kv_dtype": extra_kv_dtype}).baked["schedule"] == "rows_m64"

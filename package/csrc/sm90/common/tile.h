@@ -23,6 +23,6 @@ inline constexpr int kMaxSparseHeads = 128;
 
 // The most query rows of the schedule `swap_ab`. It has registers for 32, but over a 16-bit cache
 // `rows_m64` is faster with more than 16.
-constexpr int swap_ab_rows(DType kv) { return kv == DType::e4m3 ? 32 : 16; }
+constexpr int swap_ab_rows(DType kv) { return has_16_bits(kv) ? 16 : 32; }
 
 }  // namespace mla::sm90

@@ -52,6 +52,7 @@ class Consumer {
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) cute::clear(sums_[chunk]);
       softmax_.start(work, shared_.query_facts[work_tiles.count() % Shared::kFactStages]);
+      if constexpr (Params::kIsSparse) Softmax::see_none(max_logits());
       compute(work, blocks, PipelineState<Shared::kQueryStages>(work_tiles.count() - 1));
       if constexpr (Format::kScales > 0) mma_.order_rope(sums_);
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
@@ -73,6 +74,7 @@ class Consumer {
       const uint64_t present = mma_.multiply_keys(query.stage, tile, logits_);
       if (lane_ == 0) shared_.received[consumer_].arrive();
       softmax_.mask(logits_, present, first_token);
+      if constexpr (Params::kIsSparse) Softmax::see(logits_, max_logits());
       make_p(tile, work.tokens - first_token);
       // The consumers exchange sums in the memory of the last tile; the epilogue releases it.
       const bool is_last = i + kConsumers >= blocks;
@@ -90,6 +92,11 @@ class Consumer {
   __device__ __forceinline__ void wait_for_turn(int i) const {
     static_assert(kConsumers == 2);
     shared_.received[1 - consumer_].wait((position_ + (i - 1) / 2) & 1);
+  }
+
+  // Those of the thread's rows.
+  __device__ __forceinline__ auto& max_logits() const {
+    return shared_.max_logits[consumer_][threadIdx.x % kWarpgroup];
   }
 
   // Turns the logits into P, in shared memory for all of the consumer's warps.

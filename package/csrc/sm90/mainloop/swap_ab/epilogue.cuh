@@ -36,10 +36,9 @@ struct Epilogue {
       const float sum = softmax.sum_of_warp(n);
       if (first_lanes) shared.of_warps[consumer][warp][Softmax::row(n)] = sum;
       if (first_lanes && warp == 0) shared.row_max[consumer][Softmax::row(n)] = softmax.row_max(n);
-      if constexpr (Params::kIsSparse) {
-        const float greatest = softmax.max_logit_of_warp(n);
-        if (first_lanes) shared.max_logits[consumer][warp][Softmax::row(n)] = greatest;
-      }
+    }
+    if constexpr (Params::kIsSparse) {
+      Softmax::see_warp(shared.max_logits[consumer][threadIdx.x % kWarpgroup]);
     }
     move_own_half_first(sums);
     if (consumer < blocks) {
@@ -142,9 +141,12 @@ struct Epilogue {
   __device__ __forceinline__ float max_logit(int row) const {
     float greatest = -INFINITY;
 #pragma unroll
-    for (const auto& of_warps : shared.max_logits) {
+    for (int k = 0; k < kConsumers; ++k) {
 #pragma unroll
-      for (const auto& of_rows : of_warps) greatest = fmaxf(greatest, of_rows[row]);
+      for (int warp = 0; warp < kWarps; ++warp) {
+        const int thread = warp * kWarp + row % 8 / 2;  // the first of those that have the row
+        greatest = fmaxf(greatest, shared.max_logits[k][thread][row / 8 * 2 + row % 2]);
+      }
     }
     return greatest;
   }

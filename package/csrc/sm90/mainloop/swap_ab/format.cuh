@@ -37,7 +37,7 @@ struct UsualChunks {
 
 // Tensor cores read a 16-bit cache as it is. A stage is half of a tile's latent or its rope
 // columns, since three tiles do not fit.
-template <DType kQ, DType kKv, int kDQk = kHeadDim>
+template <DType kQ, DType kKv, int kDQk, int kRows>
 struct Format : UsualChunks {
   static_assert(kQ == kKv && kDQk == kHeadDim);
   using Element = typename ElementOf<kQ>::Type;
@@ -86,8 +86,8 @@ struct Fp8Vectors {
 
 // e4m3 becomes fp16 in registers, and so does Q. A stage is a tile as it is in memory; a token of a
 // chunk takes 64 bytes, swizzled in vectors of 16.
-template <>
-struct Format<DType::bf16, DType::e4m3, kHeadDim> : Fp8Vectors, UsualChunks {
+template <int kRows>
+struct Format<DType::bf16, DType::e4m3, kHeadDim, kRows> : Fp8Vectors, UsualChunks {
   using Element = cute::half_t;
   using QueryElement = Element;
   static constexpr bool kConvertsQuery = true;
@@ -96,6 +96,8 @@ struct Format<DType::bf16, DType::e4m3, kHeadDim> : Fp8Vectors, UsualChunks {
   struct Kv {
     alignas(1024) uint8_t tiles[kStages][kChunks][kChunkBytes];
   };
+  static constexpr size_t kTileBytes = sizeof(Kv::tiles[0]);
+  static __device__ __forceinline__ uint8_t* tile(Kv& kv, int stage) { return kv.tiles[stage][0]; }
 
   struct KvPipelines {
     uint64_t present[kStages];  // a bit for each token

@@ -14,7 +14,7 @@ namespace mla::sm90::swap_ab {
 // e4m3 is multiplied without its scale; logits and P are multiplied by that. As K it becomes fp16
 // in registers, as Q does, and as V bf16, as P times a scale may be larger or smaller than fp16
 // holds. A stage has the tokens of a tile as they were gathered, swizzled in vectors of 16 bytes.
-template <DType kKv, int kDQk>
+template <DType kKv, int kDQk, int kRows>
 struct ScaledRows : Fp8Vectors {
   static constexpr CacheFormat kRow = kCacheFormat<kKv, kDQk, kLatent>;
   using Element = cute::bfloat16_t;
@@ -33,7 +33,7 @@ struct ScaledRows : Fp8Vectors {
   // P is there once for each scale, and once as it is.
   static constexpr int kWeights = kScales + kRopeIsValue;
   static constexpr int kKvWarps = 2;
-  static constexpr int kStages = 4;
+  static constexpr int kStages = kRows == 16 ? 4 : 3;
   static_assert(kRow.latent_type == DType::e4m3 && kRow.latent % kChunk == 0);
   static_assert(!kHasRope || (kRow.rope == kChunk && kRow.rope_type == DType::bf16));
   static_assert(kRow.scale_group % kChunk == 0 && kRow.scale_interleave == 1);
@@ -41,9 +41,12 @@ struct ScaledRows : Fp8Vectors {
   using Scale = std::conditional_t<kRow.scale_type == DType::fp32, float, uint8_t>;
   static_assert(kRow.scale_type == DType::fp32 || kRow.scale_type == DType::e8m0);
 
+  struct Stage {
+    alignas(1024) uint8_t codes[kCodeChunks * kChunkBytes];
+    alignas(1024) Element rope[kHasRope ? kChunkElements : kVectorBytes];
+  };
   struct Kv {
-    alignas(1024) uint8_t tiles[kStages][kCodeChunks][kChunkBytes];
-    alignas(1024) Element rope[kStages][kHasRope ? kChunkElements : kVectorBytes];
+    Stage stages[kStages];
     alignas(16) Scale scales[kStages][kTileTokens][kRow.scale_bytes / sizeof(Scale)];
   };
 
@@ -60,6 +63,10 @@ struct ScaledRows : Fp8Vectors {
     }
   };
 
+  static constexpr size_t kTileBytes = sizeof(Stage);
+  static __device__ __forceinline__ uint8_t* tile(Kv& kv, int stage) {
+    return kv.stages[stage].codes;
+  }
   static __device__ __forceinline__ PipelineState<kStages> state(uint32_t tile) {
     return PipelineState<kStages>(tile);
   }
@@ -94,9 +101,11 @@ struct ScaledRows : Fp8Vectors {
   }
 };
 
-template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_mla, kDQk> : ScaledRows<DType::fp8_ds_mla, kDQk> {};
-template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_v4, kDQk> : ScaledRows<DType::fp8_ds_v4, kDQk> {};
+template <int kDQk, int kRows>
+struct Format<DType::bf16, DType::fp8_ds_mla, kDQk, kRows>
+    : ScaledRows<DType::fp8_ds_mla, kDQk, kRows> {};
+template <int kDQk, int kRows>
+struct Format<DType::bf16, DType::fp8_ds_v4, kDQk, kRows>
+    : ScaledRows<DType::fp8_ds_v4, kDQk, kRows> {};
 
 }  // namespace mla::sm90::swap_ab

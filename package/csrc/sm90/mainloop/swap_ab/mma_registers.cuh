@@ -107,7 +107,8 @@ class RegisterMma {
   // P of tokens that do not exist is 0, which makes NaN of what an unused page may hold.
   __device__ __forceinline__ void clear_tail(uint32_t tile, int tokens) const {
     constexpr int kVectors = Format::kVectors;
-    auto* const vectors = reinterpret_cast<uint4*>(shared_.kv.tiles[Format::state(tile).stage]);
+    auto* const vectors =
+        reinterpret_cast<uint4*>(Format::tile(shared_.kv, Format::state(tile).stage));
     const int absent = (kTileTokens - tokens) * kVectors;
     for (int i = threadIdx.x % kWarpgroup; i < kLatentChunks * absent; i += kWarpgroup) {
       vectors[(i / absent * kTileTokens + tokens) * kVectors + i % absent] = {0, 0, 0, 0};
@@ -115,9 +116,9 @@ class RegisterMma {
   }
 
   // The memory of a tile in which consumers exchange sums, if it is their last.
-  static constexpr size_t kExchangeBytes = sizeof(Format::Kv::tiles[0]);
+  static constexpr size_t kExchangeBytes = Format::kTileBytes;
   __device__ __forceinline__ float* exchange(uint32_t tile) const {
-    return reinterpret_cast<float*>(shared_.kv.tiles[Format::state(tile).stage]);
+    return reinterpret_cast<float*>(Format::tile(shared_.kv, Format::state(tile).stage));
   }
   __device__ __forceinline__ void release_exchange(uint32_t tile) const {
     shared_.pipelines.empty[Format::state(tile).stage].arrive();
@@ -136,9 +137,11 @@ class RegisterMma {
 
  protected:
   // Multiplies batch by batch. e4m3 is read one batch ahead, and converted while the tensor cores
-  // are busy with the batch before. `done(batch)` is called when a batch has been multiplied.
-  template <class Operand, int kCount, class Read, class Convert, class Multiply,
-            class Done = Nothing>
+  // are busy with the batch before. `done(batch)` is called when a batch has been multiplied:
+  // before the next one is begun, if `kTogether` batches, of which it is the last, have a sum that
+  // the next ones overwrite.
+  template <class Operand, int kCount, int kTogether = kCount, class Read, class Convert,
+            class Multiply, class Done = Nothing>
   static __device__ __forceinline__ void run_batches(Read&& read, Convert&& convert,
                                                      Multiply&& multiply, Done&& done = {}) {
     Fp8 fp8;
@@ -153,14 +156,15 @@ class RegisterMma {
       multiply(batch, operand);
       cute::warpgroup_commit_batch();
       // The next batch overwrites the operand of the batch before this one.
-      if (batch + 1 < kCount) {
+      const bool is_last = batch + 1 == kCount || (batch + 1) % kTogether == 0;
+      if (!is_last) {
         cute::warpgroup_wait<1>();
       } else {
         cute::warpgroup_wait<0>();
       }
-      if (batch > 0) done(batch - 1);
+      if (batch > 0 && batch % kTogether != 0) done(batch - 1);
+      if (is_last) done(batch);
     }
-    done(kCount - 1);
   }
 
   // Reads K of the warp's 16 tokens: a thread gets four neighbouring columns of every sixteen, of
@@ -209,7 +213,7 @@ class RegisterMma {
 
   __device__ __forceinline__ const cute::uint128_t& at(int stage, int chunk, int token,
                                                        int vector) const {
-    return *reinterpret_cast<const cute::uint128_t*>(shared_.kv.tiles[stage][0] +
+    return *reinterpret_cast<const cute::uint128_t*>(Format::tile(shared_.kv, stage) +
                                                      Format::vector_offset(chunk, token, vector));
   }
 

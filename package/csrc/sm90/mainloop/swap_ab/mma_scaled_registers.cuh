@@ -49,13 +49,16 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
     } else {
       cute::clear(logits);
     }
-    // The columns of a scale have a sum of their own, one of two in turn.
-    Accumulator sums[2];
+    // The columns of a scale have a sum of their own: one of two in turn, or, with 32 rows, for
+    // which there are no registers, the only one.
+    constexpr int kSums = kRows == 16 ? 2 : 1;
+    constexpr int kTogether = kSums == 1 ? kScaleBatches : Format::kCodeChunks * kBatches;
+    Accumulator sums[kSums];
     KeyMma mma;
-    this->template run_batches<Keys, Format::kCodeChunks * kBatches>(
+    this->template run_batches<Keys, Format::kCodeChunks * kBatches, kTogether>(
         [&](int batch, Fp8& fp8) { this->read_keys(state.stage, batch, fp8); }, Base::convert_keys,
         [&](int batch, const Keys& keys) {
-          Accumulator& sum = sums[batch / kScaleBatches % 2];
+          Accumulator& sum = sums[batch / kScaleBatches % kSums];
           const Tensor q = mma.get_slice(threadIdx.x % kWarpgroup)
                                .partition_fragment_B(
                                    rows_tensor<kRows>(shared_.q[query_stage][batch / kBatches]));
@@ -71,8 +74,8 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
           if (batch % kScaleBatches + 1 < kScaleBatches) return;
           const int k = batch / kScaleBatches;
           if (Format::kHasRope && k == 0) warpgroup_fence_operand(logits);
-          warpgroup_fence_operand(sums[k % 2]);
-          add_scaled(sums[k % 2], state.stage, k, logits);
+          warpgroup_fence_operand(sums[k % kSums]);
+          add_scaled(sums[k % kSums], state.stage, k, logits);
         });
     return reinterpret_cast<const uint64_t&>(shared_.pipelines.present[state.stage]);
   }
@@ -105,8 +108,8 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
     }
   }
 
-  // Lets a thread have neighbouring rope columns of the value, as it has of the others, whose order
-  // in the tensor cores is another one. All threads of a consumer call this, where a work tile ends.
+  // Gives a thread neighbouring rope columns of the value, as it has of the others, whose order in
+  // the tensor cores is another one. All threads of a consumer call this where a work tile ends.
   __device__ __forceinline__ void order_rope(Accumulator (&sums)[kLatentChunks]) const {
     if constexpr (!Format::kRopeIsValue) return;
     Accumulator& sum = sums[kLatentChunks - 1];
@@ -138,7 +141,7 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
     mma.accumulate_ = GMMA::ScaleOut::Zero;
     warpgroup_fence_operand(logits);
     warpgroup_arrive();
-    multiply_rope(mma, chunk_tensor(shared_.kv.rope[stage]),
+    multiply_rope(mma, chunk_tensor(shared_.kv.stages[stage].rope),
                   reinterpret_cast<Element*>(shared_.q[query_stage][Format::kQueryRopeChunk]),
                   logits);
     warpgroup_commit_batch();
@@ -148,9 +151,10 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
   __device__ __forceinline__ void multiply_rope_values(Element* p, int stage,
                                                        Accumulator& sums) const {
     RopeMma<MajorOfOperand::MN> mma;
-    multiply_rope(mma,
-                  cute::make_tensor(cute::make_smem_ptr(shared_.kv.rope[stage]), RopeValueLayout{}),
-                  p, sums);
+    multiply_rope(
+        mma,
+        cute::make_tensor(cute::make_smem_ptr(shared_.kv.stages[stage].rope), RopeValueLayout{}), p,
+        sums);
   }
 
   template <class Mma, class A>

@@ -65,9 +65,10 @@ struct GatherProducer {
     if (threadIdx.x % kWarp == 0) pipelines.present[state.stage][warp] = present;
     pipelines.full[state.stage].arrive();
     const auto* const rows = static_cast<const uint4*>(kv.latent);
-    copy_codes(rows, offset, shared.kv.tiles[state.stage][0]);
+    copy_codes(rows, offset, shared.kv.stages[state.stage].codes);
     if constexpr (Format::kHasRope) {
-      copy_rope(rows + kRow.rope_offset / sizeof(uint4), offset, shared.kv.rope[state.stage]);
+      copy_rope(rows + kRow.rope_offset / sizeof(uint4), offset,
+                shared.kv.stages[state.stage].rope);
     }
     auto& scales = shared.kv.scales[state.stage][first_token() + threadIdx.x % kWarp];
     if constexpr (Format::kHasPageScales) {

@@ -30,12 +30,13 @@ struct QueryFacts {
   int32_t rows;  // of the request
 };
 
-// The greatest logits of a work tile, which sparse attention returns.
+// The greatest logits of a work tile, which sparse attention returns: those that a thread has seen
+// of each of its rows, for which it has no registers.
 template <bool kIsSparse, int kRows>
 struct MaxLogits {};
 template <int kRows>
 struct MaxLogits<true, kRows> {
-  float max_logits[kConsumers][kWarps][kRows];
+  alignas(16) float max_logits[kConsumers][kWarpgroup][kRows / 4];
 };
 
 // `kRows` is the number of query rows at most.

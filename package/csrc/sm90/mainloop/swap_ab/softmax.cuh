@@ -35,7 +35,6 @@ class Softmax {
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
       row_max_[n] = -INFINITY;
-      if constexpr (Params::kIsSparse) max_logit_[n] = -INFINITY;
       sum_[n] = 0;
     }
   }
@@ -56,15 +55,33 @@ class Softmax {
   }
 
   // Whether a logit of this thread calls for a new maximum.
-  __device__ __forceinline__ bool exceeds(const Logits& logits) {
+  __device__ __forceinline__ bool exceeds(const Logits& logits) const {
     bool any = false;
 #pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) {
-      const float own = own_greatest(logits, n);
-      if constexpr (Params::kIsSparse) max_logit_[n] = fmaxf(max_logit_[n], own);
-      any |= is_raised(own, n);
-    }
+    for (int n = 0; n < kThreadRows; ++n) any |= is_raised(own_greatest(logits, n), n);
     return any;
+  }
+
+  // Sparse attention returns the greatest logits. A thread has `seen` those of its rows; at the end
+  // of a work tile, lane t of a warp has those of the warp.
+  static __device__ __forceinline__ void see_none(Rows& seen) {
+#pragma unroll
+    for (int n = 0; n < kThreadRows; ++n) seen[n] = -INFINITY;
+  }
+  static __device__ __forceinline__ void see(const Logits& logits, Rows& seen) {
+#pragma unroll
+    for (int n = 0; n < kThreadRows; ++n) seen[n] = fmaxf(seen[n], own_greatest(logits, n));
+  }
+  static __device__ __forceinline__ void see_warp(Rows& seen) {
+#pragma unroll
+    for (int n = 0; n < kThreadRows; ++n) {
+      float greatest = seen[n];
+#pragma unroll
+      for (int lanes = 4; lanes < kWarp; lanes *= 2) {
+        greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
+      }
+      seen[n] = greatest;
+    }
   }
 
   // Raises maxima where logits call for it; `rescale` has the factors of what was summed before.
@@ -119,15 +136,6 @@ class Softmax {
     return sum;
   }
   __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
-  // The greatest logit of a row over the tokens of the warp.
-  __device__ __forceinline__ float max_logit_of_warp(int n) const {
-    float greatest = max_logit_[n];
-#pragma unroll
-    for (int lanes = 4; lanes < kWarp; lanes *= 2) {
-      greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
-    }
-    return greatest;
-  }
   // Returns the scale of a row's logits, which is positive and for powers of 2.
   __device__ __forceinline__ float scale_of_row(int row) const {
     return kRowsAreScaled ? facts_->logit_scale[row] : params_.logit_scale;
@@ -150,7 +158,6 @@ class Softmax {
   const Params& params_;
   Rows row_max_;
   Rows sum_;
-  Rows max_logit_;  // only if Params::kIsSparse
   const QueryFacts<kRows>* facts_;
 };
 
