@@ -18,7 +18,7 @@ from tests.support.sparse import ABSENT, SparseDecode
 pytestmark = pytest.mark.op("sparse_decode")
 
 
-@pytest.mark.parametrize("num_heads", [1, 3, 9, 16, 63, 64, 126, 128])
+@pytest.mark.parametrize("num_heads", [1, 3, 9, 16, 17, 31, 63, 64, 126, 128])
 def test_heads(variant: Row, num_heads: int) -> None:
     SparseDecode(variant.name, num_heads=variant.heads(num_heads), seed=num_heads).check()
 

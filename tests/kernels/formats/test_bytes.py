@@ -290,7 +290,8 @@ def test_attention_reads_every_code_and_every_scale(variant: Row, in_extra: bool
     stored[:, first : first + groups] = scales
     # Partial results share powers of two, so there are none.
     one = {"max_splits": 1, "topk": 1}
-    problem = SparseDecode(variant.name, batch=64, num_heads=num_heads, page_size=4, num_pages=16, **one)
+    heads = variant.heads(num_heads)
+    problem = SparseDecode(variant.name, batch=64, num_heads=heads, page_size=4, num_pages=16, **one)
     inputs = problem.tensors()
     pool = poisoned_pool(stored, slots, 16, 4, strided=False, split=False, device=variant.device, form=form)
     chosen = slots.int()[:, None, None].to(variant.device)

@@ -36,14 +36,7 @@ class Consumer {
 
  public:
   __device__ Consumer(const Params& params, Shared& shared, int consumer)
-      : params_(params),
-        shared_(shared),
-        consumer_(consumer),
-        barrier_(kFirstConsumer + consumer),
-        warp_(threadIdx.x % kWarpgroup / kWarp),
-        lane_(threadIdx.x % kWarp),
-        mma_(shared),
-        softmax_(params) {}
+      : params_(params), shared_(shared), consumer_(consumer), mma_(shared), softmax_(params) {}
 
   __device__ __forceinline__ void run() {
     WorkTile work;
@@ -51,12 +44,11 @@ class Consumer {
       const int blocks = max(warp_uniform(work.end_block - work.first_block), 0);
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) cute::clear(sums_[chunk]);
-      softmax_.start(work, shared_.query_facts[work_tiles.count() % Shared::kFactStages]);
-      if constexpr (Params::kIsSparse) Softmax::see_none(max_logits());
+      softmax_.start(shared_.query_facts[work_tiles.count() % Shared::kFactStages], kept());
       compute(work, blocks, PipelineState<Shared::kQueryStages>(work_tiles.count() - 1));
       if constexpr (Format::kScales > 0) mma_.order_rope(sums_);
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
-          work, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
+          work, work_tiles.count() == 1, blocks, first_tile(), softmax_, kept(), sums_);
       const uint32_t others = position_ + (blocks + consumer_) / kConsumers;
       position_ = (first_tile() + blocks) << 1 | (others & 1);
     }
@@ -72,9 +64,9 @@ class Consumer {
       const int first_token = (work.first_block + i) * kTileTokens;
       if (i > 0) wait_for_turn(i);
       const uint64_t present = mma_.multiply_keys(query.stage, tile, logits_);
-      if (lane_ == 0) shared_.received[consumer_].arrive();
+      if (threadIdx.x % kWarp == 0) shared_.received[consumer_].arrive();
       softmax_.mask(logits_, present, first_token);
-      if constexpr (Params::kIsSparse) Softmax::see(logits_, max_logits());
+      Softmax::see(logits_, kept());
       make_p(tile, work.tokens - first_token);
       // The consumers exchange sums in the memory of the last tile; the epilogue releases it.
       const bool is_last = i + kConsumers >= blocks;
@@ -94,27 +86,33 @@ class Consumer {
     shared_.received[1 - consumer_].wait((position_ + (i - 1) / 2) & 1);
   }
 
-  // Those of the thread's rows.
-  __device__ __forceinline__ auto& max_logits() const {
-    return shared_.max_logits[consumer_][threadIdx.x % kWarpgroup];
+  // That of the consumer's own threads.
+  __device__ __forceinline__ uint32_t barrier() const { return kFirstConsumer + consumer_; }
+
+  __device__ __forceinline__ typename Softmax::Kept& kept() {
+    if constexpr (Params::kIsSparse) {
+      return shared_.kept[consumer_][threadIdx.x % kWarpgroup];
+    } else {
+      return kept_;
+    }
   }
 
   // Turns the logits into P, in shared memory for all of the consumer's warps.
   __device__ __forceinline__ void make_p(uint32_t tile, int tokens) {
     if (any_of_consumer(softmax_.exceeds(logits_))) {
       typename Softmax::Rows rescale;
-      softmax_.raise_max(logits_, shared_.of_warps[consumer_], barrier_, rescale);
+      softmax_.raise_max(logits_, shared_.of_warps[consumer_], barrier(), rescale, kept());
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) {
 #pragma unroll
         for (int e = 0; e < kElements; ++e) sums_[chunk](e) *= rescale[Softmax::row_of(e)];
       }
     }
-    softmax_.exponentiate(logits_);
+    softmax_.exponentiate(logits_, kept());
     mma_.store_p(shared_.p[consumer_], tile, logits_);
     if (tokens < kTileTokens) mma_.clear_tail(tile, tokens);
     cutlass::arch::fence_view_async_shared();
-    cutlass::arch::NamedBarrier::sync(kWarpgroup, barrier_);
+    cutlass::arch::NamedBarrier::sync(kWarpgroup, barrier());
   }
 
   __device__ __forceinline__ bool any_of_consumer(bool own) const {
@@ -123,7 +121,7 @@ class Consumer {
         "{ .reg .pred own, any; setp.ne.u32 own, %1, 0;"
         " barrier.cta.red.or.pred any, %2, %3, own; selp.u32 %0, 1, 0, any; }"
         : "=r"(any)
-        : "r"(static_cast<uint32_t>(own)), "r"(barrier_), "n"(kWarpgroup)
+        : "r"(static_cast<uint32_t>(own)), "r"(barrier()), "n"(kWarpgroup)
         : "memory");
     return any != 0;
   }
@@ -131,11 +129,9 @@ class Consumer {
   const Params& params_;
   Shared& shared_;
   const int consumer_;
-  const uint32_t barrier_;
-  const int warp_;
-  const int lane_;
   const Mma mma_;
   Softmax softmax_;
+  typename Softmax::Kept kept_;  // unless it is in shared memory
   Accumulator logits_;
   Accumulator sums_[kLatentChunks];
   // The first tile and, in the lowest bit, whether the other consumer has had an odd number of

@@ -13,7 +13,7 @@ namespace mla::sm90::swap_ab {
 
 // e4m3 is multiplied without its scale; logits and P are multiplied by that. As K it becomes fp16
 // in registers, as Q does, and as V bf16, as P times a scale may be larger or smaller than fp16
-// holds. A stage has the tokens of a tile as they were gathered, swizzled in vectors of 16 bytes.
+// holds. A stage has the tokens of a tile as they were gathered.
 template <DType kKv, int kDQk, int kRows>
 struct ScaledRows : Fp8Vectors {
   static constexpr CacheFormat kRow = kCacheFormat<kKv, kDQk, kLatent>;
@@ -41,13 +41,17 @@ struct ScaledRows : Fp8Vectors {
   using Scale = std::conditional_t<kRow.scale_type == DType::fp32, float, uint8_t>;
   static_assert(kRow.scale_type == DType::fp32 || kRow.scale_type == DType::e8m0);
 
+  // A token has its scales behind its codes, in as many bytes as let the same vector of eight
+  // neighbouring tokens be in all banks.
+  static constexpr int kTokenBytes = kRow.latent + kVectorBytes;
+  static_assert(kRow.scale_bytes <= kVectorBytes && kTokenBytes / kVectorBytes % 2 == 1);
+
   struct Stage {
-    alignas(1024) uint8_t codes[kCodeChunks * kChunkBytes];
+    alignas(1024) uint8_t tokens[kTileTokens][kTokenBytes];
     alignas(1024) Element rope[kHasRope ? kChunkElements : kVectorBytes];
   };
   struct Kv {
     Stage stages[kStages];
-    alignas(16) Scale scales[kStages][kTileTokens][kRow.scale_bytes / sizeof(Scale)];
   };
 
   struct KvPipelines {
@@ -65,17 +69,14 @@ struct ScaledRows : Fp8Vectors {
 
   static constexpr size_t kTileBytes = sizeof(Stage);
   static __device__ __forceinline__ uint8_t* tile(Kv& kv, int stage) {
-    return kv.stages[stage].codes;
+    return kv.stages[stage].tokens[0];
   }
   static __device__ __forceinline__ PipelineState<kStages> state(uint32_t tile) {
     return PipelineState<kStages>(tile);
   }
 
-  // The same vector of eight neighbouring tokens is in all banks.
   static __device__ __forceinline__ int vector_offset(int chunk, int token, int vector) {
-    constexpr bool kWholeLines = kRow.latent % (2 * kChunk) == 0;
-    const int swizzle = kWholeLines ? token % kSwizzleRows : token / 2 % kVectors;
-    return token * kRow.latent + ((chunk * kVectors + vector) ^ swizzle) * kVectorBytes;
+    return token * kTokenBytes + (chunk * kVectors + vector) * kVectorBytes;
   }
 
   // Converts four e4m3 of V to two pairs.

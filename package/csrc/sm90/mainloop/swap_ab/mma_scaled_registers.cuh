@@ -44,11 +44,8 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
     const auto state = Format::state(tile);
     shared_.pipelines.full[state.stage].wait(state.phase);
     cutlass::arch::fence_view_async_shared();  // other threads have copied what tensor cores read
-    if constexpr (Format::kHasRope) {
-      multiply_rope_keys(query_stage, state.stage, logits);
-    } else {
-      cute::clear(logits);
-    }
+    cute::clear(logits);  // or the compiler keeps those of the tile before until here
+    if constexpr (Format::kHasRope) multiply_rope_keys(query_stage, state.stage, logits);
     // The columns of a scale have a sum of their own: one of two in turn, or, with 32 rows, for
     // which there are no registers, the only one.
     constexpr int kSums = kRows == 16 ? 2 : 1;
@@ -174,10 +171,12 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
   // Adds numbers times the k-th scale of their token. A thread has those of two tokens.
   __device__ __forceinline__ void add_scaled(const Accumulator& numbers, int stage, int k,
                                              Accumulator& to) const {
-    const auto& scales = shared_.kv.scales[stage];
+    const auto scale_of = [&](int token) {
+      const uint8_t* const scales = shared_.kv.stages[stage].tokens[token] + Format::kRow.latent;
+      return Format::to_float(reinterpret_cast<const typename Format::Scale*>(scales)[k]);
+    };
     const int token = warp_ * 16 + lane_ / 4;
-    const float scale[2] = {Format::to_float(scales[token][k]),
-                            Format::to_float(scales[token + 8][k])};
+    const float scale[2] = {scale_of(token), scale_of(token + 8)};
 #pragma unroll
     for (int e = 0; e < cute::size(to); ++e) {
       to(e) = fmaf(numbers(e), scale[e % 4 / 2], to(e));

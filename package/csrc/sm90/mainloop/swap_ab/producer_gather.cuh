@@ -3,6 +3,7 @@
 
 #include <cute/arch/copy_sm80.hpp>
 
+#include "sm90/common/copy_vector.cuh"
 #include "sm90/mainloop/selected_kv_gather.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
@@ -50,6 +51,7 @@ struct GatherProducer {
  private:
   using Element = typename Format::Element;
   static constexpr CacheFormat kRow = Format::kRow;
+  static constexpr int kTokenBytes = Format::kTokenBytes;
   static constexpr uint32_t kAbsent = ~0u;
 
   __device__ __forceinline__ int first_token() const { return warp * kWarp; }
@@ -65,12 +67,12 @@ struct GatherProducer {
     if (threadIdx.x % kWarp == 0) pipelines.present[state.stage][warp] = present;
     pipelines.full[state.stage].arrive();
     const auto* const rows = static_cast<const uint4*>(kv.latent);
-    copy_codes(rows, offset, shared.kv.stages[state.stage].codes);
+    auto& stage = shared.kv.stages[state.stage];
+    copy_codes(rows, offset, stage.tokens);
     if constexpr (Format::kHasRope) {
-      copy_rope(rows + kRow.rope_offset / sizeof(uint4), offset,
-                shared.kv.stages[state.stage].rope);
+      copy_rope(rows + kRow.rope_offset / sizeof(uint4), offset, stage.rope);
     }
-    auto& scales = shared.kv.scales[state.stage][first_token() + threadIdx.x % kWarp];
+    uint8_t* const scales = stage.tokens[first_token() + threadIdx.x % kWarp] + kRow.latent;
     if constexpr (Format::kHasPageScales) {
       copy_page_scales(static_cast<const uint64_t*>(kv.latent), scale_offset, scales);
     } else {
@@ -80,15 +82,8 @@ struct GatherProducer {
         reinterpret_cast<const uint64_t*>(&pipelines.full[state.stage]));
   }
 
-  // Copies 16 bytes, or zeros. Selected rows have no neighbours, so that a hint to bring whole
-  // lines into the L2 makes it read more than is used.
   static __device__ __forceinline__ void copy_vector(const uint4* rows, uint32_t offset, void* to) {
-    asm volatile(
-        "{ .reg .pred absent; setp.eq.u32 absent, %2, %3;\n"
-        "cp.async.cg.shared.global [%0], [%1], 16, absent; }" ::"r"(
-            cute::cast_smem_ptr_to_uint(to)),
-        "l"(rows + offset), "r"(offset), "n"(kAbsent)
-        : "memory");
+    mla::sm90::copy_vector<L2Reads::sectors, kAbsent>(rows + offset, to, offset);
   }
 
   static __device__ __forceinline__ void copy_page_scales(const uint64_t* scales, uint32_t offset,
@@ -101,18 +96,19 @@ struct GatherProducer {
 
   // A lane copies its vector of every token.
   __device__ __forceinline__ void copy_codes(const uint4* rows, uint32_t offset,
-                                             uint8_t* tile) const {
+                                             uint8_t (&tokens)[kTileTokens][kTokenBytes]) const {
     constexpr int kCodeVectors = kRow.latent / Format::kVectorBytes;
     static_assert(kCodeVectors <= kWarp);
     const int lane = threadIdx.x % kWarp;
     const uint4* of_lane = rows + lane;
     asm("" : "+l"(of_lane));  // or the compiler adds lanes to offsets, each with a carry
-    uint8_t* const to = tile + first_token() * kRow.latent;
+    uint8_t* const to = tokens[first_token()] + lane * Format::kVectorBytes;
 #pragma unroll 8
     for (int i = 0; i < kWarp; ++i) {
       const uint32_t of_row = __shfl_sync(~0u, offset, i);
-      if (kCodeVectors < kWarp && lane >= kCodeVectors) continue;
-      copy_vector(of_lane, of_row, to + Format::vector_offset(0, i, lane));
+      if (kCodeVectors == kWarp || lane < kCodeVectors) {
+        copy_vector(of_lane, of_row, to + i * kTokenBytes);
+      }
     }
   }
 

@@ -19,6 +19,7 @@ class Softmax {
  public:
   static constexpr int kThreadRows = kRows / 4;  // query rows of a thread
   using Rows = float[kThreadRows];
+  using Kept = KeptRows<Params::kIsSparse, kRows>;
 
   // The query row that is a thread's n-th.
   static __device__ __forceinline__ int row(int n) {
@@ -30,12 +31,13 @@ class Softmax {
   __device__ explicit Softmax(const Params& params) : params_(params) {}
 
   // The facts are read anew for each tile, since there are no registers for them.
-  __device__ __forceinline__ void start(const WorkTile& work, const QueryFacts<kRows>& facts) {
+  __device__ __forceinline__ void start(const QueryFacts<kRows>& facts, Kept& kept) {
     facts_ = &facts;
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
       row_max_[n] = -INFINITY;
-      sum_[n] = 0;
+      kept.sums[n] = 0;
+      if constexpr (Params::kIsSparse) kept.max_logits[n] = -INFINITY;
     }
   }
 
@@ -62,32 +64,19 @@ class Softmax {
     return any;
   }
 
-  // Sparse attention returns the greatest logits. A thread has `seen` those of its rows; at the end
-  // of a work tile, lane t of a warp has those of the warp.
-  static __device__ __forceinline__ void see_none(Rows& seen) {
+  static __device__ __forceinline__ void see(const Logits& logits, Kept& kept) {
+    if constexpr (Params::kIsSparse) {
 #pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) seen[n] = -INFINITY;
-  }
-  static __device__ __forceinline__ void see(const Logits& logits, Rows& seen) {
-#pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) seen[n] = fmaxf(seen[n], own_greatest(logits, n));
-  }
-  static __device__ __forceinline__ void see_warp(Rows& seen) {
-#pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) {
-      float greatest = seen[n];
-#pragma unroll
-      for (int lanes = 4; lanes < kWarp; lanes *= 2) {
-        greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
+      for (int n = 0; n < kThreadRows; ++n) {
+        kept.max_logits[n] = fmaxf(kept.max_logits[n], own_greatest(logits, n));
       }
-      seen[n] = greatest;
     }
   }
 
   // Raises maxima where logits call for it; `rescale` has the factors of what was summed before.
   // All threads of a consumer call this: its warps tell each other their maxima in `maxima`.
   __device__ __forceinline__ void raise_max(const Logits& logits, float (&maxima)[kWarps][kRows],
-                                            uint32_t barrier, Rows& rescale) {
+                                            uint32_t barrier, Rows& rescale, Kept& kept) {
     Rows greatest;
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
@@ -110,30 +99,41 @@ class Softmax {
       const bool raised = is_raised(greatest[n], n);
       rescale[n] = raised ? exp2_approx((row_max_[n] - greatest[n]) * scale(n)) : 1;
       if (raised) row_max_[n] = greatest[n];
-      sum_[n] *= rescale[n];
+      kept.sums[n] *= rescale[n];
     }
   }
 
   // Turns logits into P.
-  __device__ __forceinline__ void exponentiate(Logits& logits) {
+  __device__ __forceinline__ void exponentiate(Logits& logits, Kept& kept) const {
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
       const float shift = row_max_[n] == -INFINITY ? 0 : row_max_[n] * scale(n);
+      float sum = kept.sums[n];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& logit = logits(element(n, i));
         logit = exp2_approx(logit * scale(n) - shift);
-        sum_[n] += logit;
+        sum += logit;
       }
+      kept.sums[n] = sum;
     }
   }
 
   // The sum of a row over the tokens of the warp.
-  __device__ __forceinline__ float sum_of_warp(int n) const {
-    float sum = sum_[n];
+  static __device__ __forceinline__ float sum_of_warp(int n, const Kept& kept) {
+    float sum = kept.sums[n];
 #pragma unroll
     for (int lanes = 4; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
     return sum;
+  }
+  // The greatest logit of a row over the tokens of the warp.
+  static __device__ __forceinline__ float max_logit_of_warp(int n, const Kept& kept) {
+    float greatest = kept.max_logits[n];
+#pragma unroll
+    for (int lanes = 4; lanes < kWarp; lanes *= 2) {
+      greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
+    }
+    return greatest;
   }
   __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
   // Returns the scale of a row's logits, which is positive and for powers of 2.
@@ -157,7 +157,6 @@ class Softmax {
 
   const Params& params_;
   Rows row_max_;
-  Rows sum_;
   const QueryFacts<kRows>* facts_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cute/arch/copy_sm80.hpp>
 
+#include "sm90/common/copy_vector.cuh"
 #include "sm90/mainloop/rows_m64/format_byte_rows.cuh"
 
 namespace mla::sm90::rows_m64 {
@@ -11,8 +12,7 @@ namespace mla::sm90::rows_m64 {
 // @pre The offset counts 16 bytes, or is that of no row.
 template <class Staging>
 __device__ __forceinline__ void copy_vector(const uint4* base, uint32_t offset, void* to) {
-  cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(base[offset], *static_cast<uint4*>(to),
-                                                     offset != Staging::kAbsent);
+  mla::sm90::copy_vector<L2Reads::sectors, Staging::kAbsent>(base + offset, to, offset);
 }
 
 // Copies what rows have beyond a vector of each lane.

@@ -1,22 +1,10 @@
 // Copies rows that may lie anywhere into chunks of a tile, asynchronously.
 #pragma once
 
-#include <cute/arch/util.hpp>
-
+#include "sm90/common/copy_vector.cuh"
 #include "sm90/mainloop/rows_m64/layouts.cuh"
 
 namespace mla::sm90::rows_m64 {
-
-// Copies 16 bytes, or zeros if `exists` is 0. A predicate says which: from a size of 16 or 0, as
-// CuTe's copy takes it, the compiler makes arithmetic.
-__device__ __forceinline__ void copy_vector(const void* from, void* to, uint32_t exists) {
-  asm volatile(
-      "{ .reg .pred absent; setp.eq.u32 absent, %2, 0;\n"
-      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, absent; }" ::"r"(
-          cute::cast_smem_ptr_to_uint(to)),
-      "l"(from), "r"(exists)
-      : "memory");
-}
 
 // A warp copies `kCount` chunks of 32 rows, each from where its lane says, to the rows of a tile
 // from `first_row` on, in HalfLayout if kCount is kHalfChunks. Rows that `present` has no bit for
@@ -47,7 +35,8 @@ __device__ __forceinline__ void copy_rows(const Element* own, uint32_t present, 
     Element* const to = (i % 2 == 0 ? even : odd) + i / 2 * (kCount * kAtomElements);
 #pragma unroll
     for (int c = 0; c < kCount; ++c) {
-      copy_vector(from + c * kChunk, to + c * kAtomElements, present & 1u << i * kAtOnce);
+      copy_vector<L2Reads::whole_lines, 0>(from + c * kChunk, to + c * kAtomElements,
+                                           present & 1u << i * kAtOnce);
     }
     from = next;
   }
