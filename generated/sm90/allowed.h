@@ -1090,20 +1090,12 @@ static_assert(points(sm90::sparse_decode::supports,
                      std::array{ExtraKv::same}) == 1);
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::bf16},
-                     std::array{DType::fp8_ds_mla},
+                     std::array{DType::fp8_ds_mla, DType::fp8_ds_v4},
                      std::array{DType::bf16},
                      std::array{Load::gather},
                      std::array{Schedule::swap_ab},
                      std::array{512},
-                     std::array{ExtraKv::same}) == 1);
-static_assert(points(sm90::sparse_decode::supports,
-                     std::array{DType::bf16},
-                     std::array{DType::fp8_ds_v4},
-                     std::array{DType::bf16},
-                     std::array{Load::gather},
-                     std::array{Schedule::swap_ab},
-                     std::array{512},
-                     std::array{ExtraKv::same}) == 1);
+                     std::array{ExtraKv::same}) == 2);
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::fp32, DType::e4m3},
                      std::array{DType::fp32, DType::fp16, DType::bf16, DType::e4m3, DType::fp8_ds_mla, DType::fp8_ds_v4, DType::fp8_ds_v41, DType::fp4_ds_v41, DType::mxfp4_ds_v4, DType::nvfp4_ds_mla},
@@ -1148,7 +1140,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab},
                      std::array{576, 512, 320},
                      kEveryExtraKv) == 0,
-              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 32 heads over fp8_ds_mla and 16 over fp8_ds_v4, swap_ab");
+              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 16 heads over fp8_ds_mla and fp8_ds_v4, swap_ab");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16},
@@ -1211,7 +1203,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab},
                      std::array{576, 512, 320},
                      kEveryExtraKv) == 0,
-              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 32 heads over fp8_ds_mla and 16 over fp8_ds_v4, swap_ab");
+              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 16 heads over fp8_ds_mla and fp8_ds_v4, swap_ab");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16},
@@ -1265,7 +1257,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction},
                      std::array{576, 512, 320},
                      kEveryExtraKv) == 0,
-              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 32 heads over fp8_ds_mla and 16 over fp8_ds_v4, swap_ab");
+              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 16 heads over fp8_ds_mla and fp8_ds_v4, swap_ab");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::fp8_ds_mla},
@@ -1346,7 +1338,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction},
                      std::array{576, 512, 320},
                      kEveryExtraKv) == 0,
-              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 32 heads over fp8_ds_mla and 16 over fp8_ds_v4, swap_ab");
+              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 16 heads over fp8_ds_mla and fp8_ds_v4, swap_ab");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::fp8_ds_v4},
@@ -1409,7 +1401,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab},
                      std::array{576, 512, 320},
                      kEveryExtraKv) == 0,
-              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 32 heads over fp8_ds_mla and 16 over fp8_ds_v4, swap_ab");
+              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 16 heads over fp8_ds_mla and fp8_ds_v4, swap_ab");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::fp8_ds_v41},
@@ -1445,7 +1437,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab},
                      std::array{576, 512, 320},
                      kEveryExtraKv) == 0,
-              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 32 heads over fp8_ds_mla and 16 over fp8_ds_v4, swap_ab");
+              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 16 heads over fp8_ds_mla and fp8_ds_v4, swap_ab");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::fp4_ds_v41, DType::mxfp4_ds_v4},
@@ -1490,7 +1482,7 @@ static_assert(points(sm90::sparse_decode::supports,
                      std::array{Schedule::split, Schedule::rows, Schedule::individual, Schedule::persistent, Schedule::reduction, Schedule::swap_ab},
                      std::array{576, 512, 320},
                      kEveryExtraKv) == 0,
-              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 32 heads over fp8_ds_mla and 16 over fp8_ds_v4, swap_ab");
+              "sparse_decode, schedule: the kernel has two schedules, rows_m64 and, for up to 16 heads over fp8_ds_mla and fp8_ds_v4, swap_ab");
 static_assert(points(sm90::sparse_decode::supports,
                      std::array{DType::bf16},
                      std::array{DType::nvfp4_ds_mla},

@@ -36,9 +36,10 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kDV, kExt
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk>
 struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kDQk, kLatent> {
+  using Format = swap_ab::Format<kQ, kKv, kDQk>;
+
   template <int kRows>
   static Kernel of_rows() {
-    using Format = swap_ab::Format<kQ, kKv, kDQk, kRows>;
     return {
         reinterpret_cast<const void*>(swap_ab::attention_kernel<Params, kQ, kKv, kOut, kLoad,
                                                                 Schedule::swap_ab, kRows, kDQk>),

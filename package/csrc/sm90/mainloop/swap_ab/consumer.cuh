@@ -44,11 +44,11 @@ class Consumer {
       const int blocks = max(warp_uniform(work.end_block - work.first_block), 0);
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) cute::clear(sums_[chunk]);
-      softmax_.start(shared_.query_facts[work_tiles.count() % Shared::kFactStages], kept());
+      softmax_.start(work, shared_.query_facts[work_tiles.count() % Shared::kFactStages]);
       compute(work, blocks, PipelineState<Shared::kQueryStages>(work_tiles.count() - 1));
       if constexpr (Format::kScales > 0) mma_.order_rope(sums_);
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
-          work, work_tiles.count() == 1, blocks, first_tile(), softmax_, kept(), sums_);
+          work, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
       const uint32_t others = position_ + (blocks + consumer_) / kConsumers;
       position_ = (first_tile() + blocks) << 1 | (others & 1);
     }
@@ -66,7 +66,6 @@ class Consumer {
       const uint64_t present = mma_.multiply_keys(query.stage, tile, logits_);
       if (threadIdx.x % kWarp == 0) shared_.received[consumer_].arrive();
       softmax_.mask(logits_, present, first_token);
-      Softmax::see(logits_, kept());
       make_p(tile, work.tokens - first_token);
       // The consumers exchange sums in the memory of the last tile; the epilogue releases it.
       const bool is_last = i + kConsumers >= blocks;
@@ -89,26 +88,18 @@ class Consumer {
   // That of the consumer's own threads.
   __device__ __forceinline__ uint32_t barrier() const { return kFirstConsumer + consumer_; }
 
-  __device__ __forceinline__ typename Softmax::Kept& kept() {
-    if constexpr (Params::kIsSparse) {
-      return shared_.kept[consumer_][threadIdx.x % kWarpgroup];
-    } else {
-      return kept_;
-    }
-  }
-
   // Turns the logits into P, in shared memory for all of the consumer's warps.
   __device__ __forceinline__ void make_p(uint32_t tile, int tokens) {
     if (any_of_consumer(softmax_.exceeds(logits_))) {
       typename Softmax::Rows rescale;
-      softmax_.raise_max(logits_, shared_.of_warps[consumer_], barrier(), rescale, kept());
+      softmax_.raise_max(logits_, shared_.of_warps[consumer_], barrier(), rescale);
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) {
 #pragma unroll
         for (int e = 0; e < kElements; ++e) sums_[chunk](e) *= rescale[Softmax::row_of(e)];
       }
     }
-    softmax_.exponentiate(logits_, kept());
+    softmax_.exponentiate(logits_);
     mma_.store_p(shared_.p[consumer_], tile, logits_);
     if (tokens < kTileTokens) mma_.clear_tail(tile, tokens);
     cutlass::arch::fence_view_async_shared();
@@ -131,7 +122,6 @@ class Consumer {
   const int consumer_;
   const Mma mma_;
   Softmax softmax_;
-  typename Softmax::Kept kept_;  // unless it is in shared memory
   Accumulator logits_;
   Accumulator sums_[kLatentChunks];
   // The first tile and, in the lowest bit, whether the other consumer has had an odd number of

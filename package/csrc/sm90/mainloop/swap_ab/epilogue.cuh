@@ -28,18 +28,17 @@ struct Epilogue {
   template <class Softmax>
   __device__ __forceinline__ void run(const WorkTile& work, bool is_first_work_tile, int blocks,
                                       uint32_t first_tile, const Softmax& softmax,
-                                      const typename Softmax::Kept& kept,
                                       Accumulator (&sums)[kLatentChunks]) const {
     const int warp = threadIdx.x % kWarpgroup / kWarp;
     const bool first_lanes = threadIdx.x % kWarp < 4;
 #pragma unroll
     for (int n = 0; n < 2 * kPairs; ++n) {
-      const float sum = Softmax::sum_of_warp(n, kept);
+      const float sum = softmax.sum_of_warp(n);
       if (first_lanes) shared.of_warps[consumer][warp][Softmax::row(n)] = sum;
       if (first_lanes && warp == 0) shared.row_max[consumer][Softmax::row(n)] = softmax.row_max(n);
       if constexpr (Params::kIsSparse) {
-        const float greatest = Softmax::max_logit_of_warp(n, kept);
-        if (first_lanes) shared.kept[consumer][threadIdx.x % kWarpgroup].max_logits[n] = greatest;
+        const float greatest = softmax.max_logit_of_warp(n);
+        if (first_lanes) shared.max_logits[consumer][warp][Softmax::row(n)] = greatest;
       }
     }
     move_own_half_first(sums);
@@ -143,12 +142,9 @@ struct Epilogue {
   __device__ __forceinline__ float max_logit(int row) const {
     float greatest = -INFINITY;
 #pragma unroll
-    for (int k = 0; k < kConsumers; ++k) {
+    for (const auto& of_warps : shared.max_logits) {
 #pragma unroll
-      for (int warp = 0; warp < kWarps; ++warp) {
-        const int thread = warp * kWarp + row % 8 / 2;  // the first of those that have the row
-        greatest = fmaxf(greatest, shared.kept[k][thread].max_logits[row / 8 * 2 + row % 2]);
-      }
+      for (const auto& of_rows : of_warps) greatest = fmaxf(greatest, of_rows[row]);
     }
     return greatest;
   }

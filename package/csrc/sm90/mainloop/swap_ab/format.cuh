@@ -37,7 +37,7 @@ struct UsualChunks {
 
 // Tensor cores read a 16-bit cache as it is. A stage is half of a tile's latent or its rope
 // columns, since three tiles do not fit.
-template <DType kQ, DType kKv, int kDQk, int kRows>
+template <DType kQ, DType kKv, int kDQk = kHeadDim>
 struct Format : UsualChunks {
   static_assert(kQ == kKv && kDQk == kHeadDim);
   using Element = typename ElementOf<kQ>::Type;
@@ -86,8 +86,8 @@ struct Fp8Vectors {
 
 // e4m3 becomes fp16 in registers, and so does Q. A stage is a tile as it is in memory; a token of a
 // chunk takes 64 bytes, swizzled in vectors of 16.
-template <int kRows>
-struct Format<DType::bf16, DType::e4m3, kHeadDim, kRows> : Fp8Vectors, UsualChunks {
+template <>
+struct Format<DType::bf16, DType::e4m3, kHeadDim> : Fp8Vectors, UsualChunks {
   using Element = cute::half_t;
   using QueryElement = Element;
   static constexpr bool kConvertsQuery = true;

@@ -14,7 +14,7 @@ namespace mla::sm90::swap_ab {
 // e4m3 is multiplied without its scale; logits and P are multiplied by that. As K it becomes fp16
 // in registers, as Q does, and as V bf16, as P times a scale may be larger or smaller than fp16
 // holds. A stage has the tokens of a tile as they were gathered.
-template <DType kKv, int kDQk, int kRows>
+template <DType kKv, int kDQk>
 struct ScaledRows : Fp8Vectors {
   static constexpr CacheFormat kRow = kCacheFormat<kKv, kDQk, kLatent>;
   using Element = cute::bfloat16_t;
@@ -33,7 +33,7 @@ struct ScaledRows : Fp8Vectors {
   // P is there once for each scale, and once as it is.
   static constexpr int kWeights = kScales + kRopeIsValue;
   static constexpr int kKvWarps = 2;
-  static constexpr int kStages = kRows == 16 ? 4 : 3;
+  static constexpr int kStages = 4;
   static_assert(kRow.latent_type == DType::e4m3 && kRow.latent % kChunk == 0);
   static_assert(!kHasRope || (kRow.rope == kChunk && kRow.rope_type == DType::bf16));
   static_assert(kRow.scale_group % kChunk == 0 && kRow.scale_interleave == 1);
@@ -102,11 +102,9 @@ struct ScaledRows : Fp8Vectors {
   }
 };
 
-template <int kDQk, int kRows>
-struct Format<DType::bf16, DType::fp8_ds_mla, kDQk, kRows>
-    : ScaledRows<DType::fp8_ds_mla, kDQk, kRows> {};
-template <int kDQk, int kRows>
-struct Format<DType::bf16, DType::fp8_ds_v4, kDQk, kRows>
-    : ScaledRows<DType::fp8_ds_v4, kDQk, kRows> {};
+template <int kDQk>
+struct Format<DType::bf16, DType::fp8_ds_mla, kDQk> : ScaledRows<DType::fp8_ds_mla, kDQk> {};
+template <int kDQk>
+struct Format<DType::bf16, DType::fp8_ds_v4, kDQk> : ScaledRows<DType::fp8_ds_v4, kDQk> {};
 
 }  // namespace mla::sm90::swap_ab

@@ -19,7 +19,7 @@ template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kS
           int kDQk>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  using Format = swap_ab::Format<kQ, kKv, kDQk, kRows>;
+  using Format = swap_ab::Format<kQ, kKv, kDQk>;
   using Shared = SharedStorage<Format, kRows>;
   static_assert(kSchedule == Schedule::swap_ab && Params::kIsSparse == Format::kIsSparse);
   static_assert(sizeof(Shared) <= 227 * 1024);

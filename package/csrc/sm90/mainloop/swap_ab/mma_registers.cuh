@@ -137,11 +137,9 @@ class RegisterMma {
 
  protected:
   // Multiplies batch by batch. e4m3 is read one batch ahead, and converted while the tensor cores
-  // are busy with the batch before. `done(batch)` is called when a batch has been multiplied:
-  // before the next one is begun, if `kTogether` batches, of which it is the last, have a sum that
-  // the next ones overwrite.
-  template <class Operand, int kCount, int kTogether = kCount, class Read, class Convert,
-            class Multiply, class Done = Nothing>
+  // are busy with the batch before. `done(batch)` is called when a batch has been multiplied.
+  template <class Operand, int kCount, class Read, class Convert, class Multiply,
+            class Done = Nothing>
   static __device__ __forceinline__ void run_batches(Read&& read, Convert&& convert,
                                                      Multiply&& multiply, Done&& done = {}) {
     Fp8 fp8;
@@ -156,15 +154,14 @@ class RegisterMma {
       multiply(batch, operand);
       cute::warpgroup_commit_batch();
       // The next batch overwrites the operand of the batch before this one.
-      const bool is_last = batch + 1 == kCount || (batch + 1) % kTogether == 0;
-      if (!is_last) {
+      if (batch + 1 < kCount) {
         cute::warpgroup_wait<1>();
       } else {
         cute::warpgroup_wait<0>();
       }
-      if (batch > 0 && batch % kTogether != 0) done(batch - 1);
-      if (is_last) done(batch);
+      if (batch > 0) done(batch - 1);
     }
+    done(kCount - 1);
   }
 
   // Reads K of the warp's 16 tokens: a thread gets four neighbouring columns of every sixteen, of

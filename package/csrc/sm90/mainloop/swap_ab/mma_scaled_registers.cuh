@@ -46,16 +46,13 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
     cutlass::arch::fence_view_async_shared();  // other threads have copied what tensor cores read
     cute::clear(logits);  // or the compiler keeps those of the tile before until here
     if constexpr (Format::kHasRope) multiply_rope_keys(query_stage, state.stage, logits);
-    // The columns of a scale have a sum of their own: one of two in turn, or, with 32 rows, for
-    // which there are no registers, the only one.
-    constexpr int kSums = kRows == 16 ? 2 : 1;
-    constexpr int kTogether = kSums == 1 ? kScaleBatches : Format::kCodeChunks * kBatches;
-    Accumulator sums[kSums];
+    // The columns of a scale have a sum of their own, one of two in turn.
+    Accumulator sums[2];
     KeyMma mma;
-    this->template run_batches<Keys, Format::kCodeChunks * kBatches, kTogether>(
+    this->template run_batches<Keys, Format::kCodeChunks * kBatches>(
         [&](int batch, Fp8& fp8) { this->read_keys(state.stage, batch, fp8); }, Base::convert_keys,
         [&](int batch, const Keys& keys) {
-          Accumulator& sum = sums[batch / kScaleBatches % kSums];
+          Accumulator& sum = sums[batch / kScaleBatches % 2];
           const Tensor q = mma.get_slice(threadIdx.x % kWarpgroup)
                                .partition_fragment_B(
                                    rows_tensor<kRows>(shared_.q[query_stage][batch / kBatches]));
@@ -71,8 +68,8 @@ class ScaledRegisterMma : public RegisterMma<Format, kRows> {
           if (batch % kScaleBatches + 1 < kScaleBatches) return;
           const int k = batch / kScaleBatches;
           if (Format::kHasRope && k == 0) warpgroup_fence_operand(logits);
-          warpgroup_fence_operand(sums[k % kSums]);
-          add_scaled(sums[k % kSums], state.stage, k, logits);
+          warpgroup_fence_operand(sums[k % 2]);
+          add_scaled(sums[k % 2], state.stage, k, logits);
         });
     return reinterpret_cast<const uint64_t&>(shared_.pipelines.present[state.stage]);
   }

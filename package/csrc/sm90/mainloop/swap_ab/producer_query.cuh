@@ -40,6 +40,8 @@ struct QueryProducer {
   }
 
  private:
+  static constexpr int kAtOnce = kRows == 16 ? 4 : 2;  // rows that a warp converts together
+
   // A warp calls this.
   __device__ __forceinline__ void tell(const WorkTile& work, QueryFacts<kRows>& facts) const {
     static_assert(kRows <= kWarp);
@@ -76,14 +78,12 @@ struct QueryProducer {
     cute::cp_async_fence();
     cute::cp_async_wait<0>();
     __syncwarp();
-    if (!Format::kConvertsQuery && params.sign_flip == 0) return;
+    if constexpr (Format::kConvertsQuery) {
 #pragma unroll 1
-    for (int row = warp; row < kRows; row += kQueryWarps) {
-      if constexpr (Format::kConvertsQuery) {
-        convert(row, q, scales);
-      } else {
-        flip(row, q);
-      }
+      for (int row = warp; row < kRows; row += kAtOnce * kQueryWarps) convert(row, q, scales);
+    } else if (params.sign_flip != 0) {
+#pragma unroll 1
+      for (int row = warp; row < kRows; row += kQueryWarps) flip(row, q);
     }
   }
 
@@ -135,35 +135,47 @@ struct QueryProducer {
     }
   }
 
-  // A lane has a pair of each chunk.
-  __device__ __forceinline__ void convert(int row, Chunks& q, float* scales) const {
+  // Converts a row and those that the warp has after it, as each of them waits for what is read. A
+  // lane has a pair of each chunk.
+  __device__ __forceinline__ void convert(int first_row, Chunks& q, float* scales) const {
     const int lane = threadIdx.x % kWarp;
     constexpr int kRowPairs = kChunk / 2;
-    uint32_t pairs[kQueryChunks];
-    uint32_t greatest = 0;
-#pragma unroll
-    for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
-      pairs[chunk] = reinterpret_cast<const uint32_t*>(q[chunk])[row * kRowPairs + lane];
-      raise_abs_max(greatest, pairs[chunk]);
-    }
-    const Fp16RowScale scale(__reduce_max_sync(~0u, greater_of_pair(greatest)));
-    __syncwarp();  // all lanes have read what is overwritten
-    const auto at = [row](int pair) {
-      return row * kRowPairs + (pair / 4 ^ row % 8) * 4 + pair % 4;
-    };
     const int pair = lane / 8 * 8 + lane % 8 / 2 + lane % 2 * 4;
+    uint32_t pairs[kAtOnce][kQueryChunks];
+    Fp16RowScale row_scales[kAtOnce];
 #pragma unroll
-    for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
-      uint32_t* const to = reinterpret_cast<uint32_t*>(q[chunk]);
-      if (!Format::kConvertsRope && is_rope(chunk)) {
-        to[at(lane)] = scaled_pair(pairs[chunk], scale.factor()) ^ params.sign_flip;
-      } else {
-        to[at(pair)] = Fp16RowScale::to_fp16(pairs[chunk], scale.factor()) ^ params.sign_flip;
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int row = first_row + i * kQueryWarps;
+      uint32_t greatest = 0;
+#pragma unroll
+      for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
+        pairs[i][chunk] = reinterpret_cast<const uint32_t*>(q[chunk])[row * kRowPairs + lane];
+        raise_abs_max(greatest, pairs[i][chunk]);
+      }
+      row_scales[i] = Fp16RowScale(__reduce_max_sync(~0u, greater_of_pair(greatest)));
+    }
+    __syncwarp();  // all lanes have read what is overwritten
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int row = first_row + i * kQueryWarps;
+      const float factor = row_scales[i].factor();
+      const auto at = [row](int pair) {
+        return row * kRowPairs + (pair / 4 ^ row % 8) * 4 + pair % 4;
+      };
+#pragma unroll
+      for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
+        uint32_t* const to = reinterpret_cast<uint32_t*>(q[chunk]);
+        if (!Format::kConvertsRope && is_rope(chunk)) {
+          to[at(lane)] = scaled_pair(pairs[i][chunk], factor) ^ params.sign_flip;
+        } else {
+          to[at(pair)] = Fp16RowScale::to_fp16(pairs[i][chunk], factor) ^ params.sign_flip;
+        }
+      }
+      // The scale is never 0, so that a masked logit stays -inf.
+      if (lane == 0) {
+        scales[row] = fmaxf(params.logit_scale * row_scales[i].inverse(), FLT_MIN);
       }
     }
-    if (lane > 0) return;
-    // The scale is never 0, so that a masked logit stays -inf.
-    scales[row] = fmaxf(params.logit_scale * scale.inverse(), FLT_MIN);
   }
 
   // A pair of bf16 times a power of 2.

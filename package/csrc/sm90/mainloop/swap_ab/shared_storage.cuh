@@ -30,29 +30,17 @@ struct QueryFacts {
   int32_t rows;  // of the request
 };
 
-// What a thread keeps of its rows, of the tokens that it has seen of a work tile: the sums of P
-// and, for sparse attention, which returns them, the greatest logits.
+// The greatest logits of a work tile, which sparse attention returns.
 template <bool kIsSparse, int kRows>
-struct KeptRows {
-  float sums[kRows / 4];
-};
+struct MaxLogits {};
 template <int kRows>
-struct alignas(16) KeptRows<true, kRows> {
-  float sums[kRows / 4];
-  float max_logits[kRows / 4];
-};
-
-// A thread keeps them in shared memory, if attention is sparse, which lacks registers.
-template <bool kIsSparse, int kRows>
-struct KeptInMemory {};
-template <int kRows>
-struct KeptInMemory<true, kRows> {
-  KeptRows<true, kRows> kept[kConsumers][kWarpgroup];
+struct MaxLogits<true, kRows> {
+  float max_logits[kConsumers][kWarps][kRows];
 };
 
 // `kRows` is the number of query rows at most.
 template <class Format, int kRows>
-struct SharedStorage : KeptInMemory<Format::kIsSparse, kRows> {
+struct SharedStorage : MaxLogits<Format::kIsSparse, kRows> {
   using Element = typename Format::Element;
   static constexpr int kQueryStages = kRows == 16 ? 2 : 1;
   // There is one more than of Q: facts are needed until the work tile's result is stored.

@@ -19,7 +19,6 @@ class Softmax {
  public:
   static constexpr int kThreadRows = kRows / 4;  // query rows of a thread
   using Rows = float[kThreadRows];
-  using Kept = KeptRows<Params::kIsSparse, kRows>;
 
   // The query row that is a thread's n-th.
   static __device__ __forceinline__ int row(int n) {
@@ -31,13 +30,13 @@ class Softmax {
   __device__ explicit Softmax(const Params& params) : params_(params) {}
 
   // The facts are read anew for each tile, since there are no registers for them.
-  __device__ __forceinline__ void start(const QueryFacts<kRows>& facts, Kept& kept) {
+  __device__ __forceinline__ void start(const WorkTile& work, const QueryFacts<kRows>& facts) {
     facts_ = &facts;
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
       row_max_[n] = -INFINITY;
-      kept.sums[n] = 0;
-      if constexpr (Params::kIsSparse) kept.max_logits[n] = -INFINITY;
+      if constexpr (Params::kIsSparse) max_logit_[n] = -INFINITY;
+      sum_[n] = 0;
     }
   }
 
@@ -57,26 +56,21 @@ class Softmax {
   }
 
   // Whether a logit of this thread calls for a new maximum.
-  __device__ __forceinline__ bool exceeds(const Logits& logits) const {
+  __device__ __forceinline__ bool exceeds(const Logits& logits) {
     bool any = false;
 #pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) any |= is_raised(own_greatest(logits, n), n);
-    return any;
-  }
-
-  static __device__ __forceinline__ void see(const Logits& logits, Kept& kept) {
-    if constexpr (Params::kIsSparse) {
-#pragma unroll
-      for (int n = 0; n < kThreadRows; ++n) {
-        kept.max_logits[n] = fmaxf(kept.max_logits[n], own_greatest(logits, n));
-      }
+    for (int n = 0; n < kThreadRows; ++n) {
+      const float own = own_greatest(logits, n);
+      if constexpr (Params::kIsSparse) max_logit_[n] = fmaxf(max_logit_[n], own);
+      any |= is_raised(own, n);
     }
+    return any;
   }
 
   // Raises maxima where logits call for it; `rescale` has the factors of what was summed before.
   // All threads of a consumer call this: its warps tell each other their maxima in `maxima`.
   __device__ __forceinline__ void raise_max(const Logits& logits, float (&maxima)[kWarps][kRows],
-                                            uint32_t barrier, Rows& rescale, Kept& kept) {
+                                            uint32_t barrier, Rows& rescale) {
     Rows greatest;
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
@@ -99,43 +93,41 @@ class Softmax {
       const bool raised = is_raised(greatest[n], n);
       rescale[n] = raised ? exp2_approx((row_max_[n] - greatest[n]) * scale(n)) : 1;
       if (raised) row_max_[n] = greatest[n];
-      kept.sums[n] *= rescale[n];
+      sum_[n] *= rescale[n];
     }
   }
 
   // Turns logits into P.
-  __device__ __forceinline__ void exponentiate(Logits& logits, Kept& kept) const {
+  __device__ __forceinline__ void exponentiate(Logits& logits) {
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
       const float shift = row_max_[n] == -INFINITY ? 0 : row_max_[n] * scale(n);
-      float sum = kept.sums[n];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& logit = logits(element(n, i));
         logit = exp2_approx(logit * scale(n) - shift);
-        sum += logit;
+        sum_[n] += logit;
       }
-      kept.sums[n] = sum;
     }
   }
 
   // The sum of a row over the tokens of the warp.
-  static __device__ __forceinline__ float sum_of_warp(int n, const Kept& kept) {
-    float sum = kept.sums[n];
+  __device__ __forceinline__ float sum_of_warp(int n) const {
+    float sum = sum_[n];
 #pragma unroll
     for (int lanes = 4; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
     return sum;
   }
+  __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
   // The greatest logit of a row over the tokens of the warp.
-  static __device__ __forceinline__ float max_logit_of_warp(int n, const Kept& kept) {
-    float greatest = kept.max_logits[n];
+  __device__ __forceinline__ float max_logit_of_warp(int n) const {
+    float greatest = max_logit_[n];
 #pragma unroll
     for (int lanes = 4; lanes < kWarp; lanes *= 2) {
       greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
     }
     return greatest;
   }
-  __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
   // Returns the scale of a row's logits, which is positive and for powers of 2.
   __device__ __forceinline__ float scale_of_row(int row) const {
     return kRowsAreScaled ? facts_->logit_scale[row] : params_.logit_scale;
@@ -157,6 +149,8 @@ class Softmax {
 
   const Params& params_;
   Rows row_max_;
+  Rows sum_;
+  Rows max_logit_;  // only if Params::kIsSparse
   const QueryFacts<kRows>* facts_;
 };
 
