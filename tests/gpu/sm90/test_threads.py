@@ -39,7 +39,7 @@ def test_decode(variant: Row, num_heads: int) -> None:
 @each_sparse_decode
 @pytest.mark.parametrize("num_heads", [16, 128])
 def test_sparse_decode(variant: Row, num_heads: int) -> None:
-    problem = SparseDecode(variant.name, num_heads=num_heads)
+    problem = SparseDecode(variant.name, num_heads=variant.heads(num_heads))
     inputs, results = problem.tensors(), empty_results(problem)
     kernel = mla.lookup(**problem.config(), page_size=problem.page_size)
     own = {**results, "workspace": garbage_workspace("cuda")}

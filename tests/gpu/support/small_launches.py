@@ -103,7 +103,8 @@ def sparse_decode(variant: str) -> None:
     """Launch each problem, and compare on the host."""
     of_sm100 = row(variant).arch == sm100.ARCH
     for options in SPARSE_OF_SM100 if of_sm100 else SPARSE_PROBLEMS:
-        problem = SparseDecode(variant, **options)
+        heads = row(variant).heads(options.get("num_heads", SparseDecode.num_heads))
+        problem = SparseDecode(variant, **{**options, "num_heads": heads})
         inputs = problem.tensors()
         got = problem.launch(inputs) if of_sm100 else problem.launch(inputs, return_max_logits=True)
         results = dict(zip(RESULTS[: len(got)], got, strict=True))

@@ -13,7 +13,7 @@
 
 namespace mla::sm90::swap_ab {
 
-// `kQueryWarps` warps call this, of which each has every third row.
+// `kQueryWarps` warps call this, of which each has every second row.
 template <class Format, int kRows, class Params>
 struct QueryProducer {
   using Element = typename Format::QueryElement;
