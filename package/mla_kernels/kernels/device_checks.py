@@ -22,14 +22,15 @@ def verify(op: str, problem: Problem) -> None:
     ----------
     op : str
     problem : Mapping
-        The op's arguments by name.
+        The op's arguments by name. Where a tensor that an op needs is None, nothing is verified: the launch refuses it.
 
     Raises
     ------
     ValueRangeError
         Names the first element that is out of range, and what is accepted.
     """
-    _CHECKS[op](problem)
+    if all(problem.get(name) is not None for name in _NEEDED[op]):
+        _CHECKS[op](problem)
 
 
 def _decode(problem: Problem) -> None:
@@ -71,14 +72,15 @@ def _bounds(bounds: list[int], tokens: int, most: int) -> None:
 def _sparse(problem: Problem) -> None:
     for prefix in ("", "extra_"):
         cache = problem.get(f"{prefix}kv_cache", problem.get(f"{prefix}kv"))
-        if cache is None:
+        indices = problem.get(f"{prefix}indices")
+        if cache is None or indices is None:
             continue
         shape = first(cache).shape
         slots = shape[0] * shape[1] if len(shape) == 3 else shape[0]
-        _below(f"{prefix}indices", problem[f"{prefix}indices"], slots)
+        _below(f"{prefix}indices", indices, slots)
         counts = problem.get(f"{prefix}topk_length")
         if counts is not None:
-            _each(f"{prefix}topk_length", counts, 0, problem[f"{prefix}indices"].shape[-1])
+            _each(f"{prefix}topk_length", counts, 0, indices.shape[-1])
 
 
 def _merge_states(problem: Problem) -> None:
@@ -107,6 +109,15 @@ def _to_global_indices(problem: Problem) -> None:
         _below_count(f"req_id[{i}]", request, requests, "request, because block_table has none")
 
 
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "decode": ("q", "kv_cache", "seq_lens"),
+    "sparse_decode": (),
+    "sparse_prefill": (),
+    "merge_states": ("o",),
+    "store_kv": ("kv_cache", "slot_mapping"),
+    "gather_kv": ("kv_cache", "indices"),
+    "to_global_indices": ("block_table", "req_id"),
+}
 _CHECKS: dict[str, Callable[[Problem], None]] = {
     "decode": _decode,
     "sparse_decode": _sparse,

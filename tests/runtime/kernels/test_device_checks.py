@@ -56,3 +56,20 @@ def test_lengths_of_tokens_that_are_right_are_accepted(given: dict[str, Any]) ->
     """Tokens of no request may say anything."""
     verify("decode", problem(given))
     mla.decode(**problem(given), softmax_scale=SCALE)
+
+
+@pytest.mark.parametrize(
+    ("op", "given"),
+    [
+        ("decode", problem({"q": torch.zeros(3, 1, 4, 576), "seq_lens": None})),
+        ("decode", problem({"q": None})),
+        ("sparse_decode", {"kv_cache": torch.zeros(3, 16, 576), "indices": None}),
+        ("merge_states", {"o": None, "counts": torch.ones(1, dtype=torch.int32)}),
+        ("store_kv", {"kv_cache": torch.zeros(3, 16, 576), "slot_mapping": None}),
+        ("gather_kv", {"kv_cache": None, "indices": torch.zeros(1, dtype=torch.int32)}),
+        ("to_global_indices", {"block_table": None, "req_id": torch.zeros(1, dtype=torch.int32)}),
+    ],
+)
+def test_what_is_missing_is_left_to_the_launch(op: str, given: dict[str, Any]) -> None:
+    """The launch refuses it by name."""
+    verify(op, given)
