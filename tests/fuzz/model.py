@@ -97,6 +97,8 @@ class Precision:
         A weight below this part of the greatest one may become 0.
     shares_powers : bool
         Whether columns share powers of 2.
+    cut : float
+        What part of a logit tensor cores may cut off.
     """
 
     weights: float
@@ -104,18 +106,20 @@ class Precision:
     out: str
     least: float = 0.0
     shares_powers: bool = False
+    cut: float = 0.0
 
     @classmethod
     def of(cls, q_dtype: str, form: Packed, out_dtype: str, device: str, rounds: bool = False) -> Precision:
         """The precision of a variant: 16-bit kernels round the numbers of a cache with scales to 16 bits.
 
         ``rounds`` says that it multiplies in e4m3; what it makes of its queries is known. Tensor cores sum products of
-        e4m3 with some 14 bits, in 18 steps that each cut off what is below.
+        e4m3 with 13 bits behind the first, in 18 steps that each cut off what is below.
         """
         weights, least = (KEYS if device == "cpu" else ON_CUDA)[q_dtype], 0.0
         if rounds:
-            logits = 2.0**-21 if device == "cpu" else 2.0**-12
-            return cls(E4M3_WEIGHTS, logits, out_dtype, LEAST_OF_E4M3, device != "cpu")
+            if device == "cpu":
+                return cls(E4M3_WEIGHTS, 2.0**-21, out_dtype, LEAST_OF_E4M3)
+            return cls(E4M3_WEIGHTS, 2.0**-13, out_dtype, LEAST_OF_E4M3, shares_powers=True, cut=18 * 2.0**-13)
         if device != "cpu" and form.element == "e4m3" and not form.scale:
             weights, least = E4M3_WEIGHTS, 2.0**-10
         elif device != "cpu" and q_dtype == "fp16":
@@ -139,7 +143,7 @@ def attend(
     if len(keys) == 0:
         return Rows(np.zeros((rows, d_v)), *np.full((2, rows), -np.inf), np.zeros((rows, d_v)), np.zeros(rows))
     logits = (q @ keys.T) * factor
-    noise = np.sqrt((q * q) @ (keys * keys).T) * abs(factor) * precision.logits * 6
+    noise = np.sqrt((q * q) @ (keys * keys).T) * abs(factor) * precision.logits * 6 + np.abs(logits) * precision.cut
     if seen is not None:
         hidden = np.arange(len(keys)) >= seen[:, None]
         logits[hidden] = -np.inf
