@@ -30,7 +30,7 @@ struct ScaledRows : Fp8Vectors {
   static constexpr bool kHasPageScales = kRow.scale_place == ScalePlace::page;
   static constexpr int kScales = kRow.latent / kRow.scale_group;  // of a token
   static constexpr int kScaleChunks = kRow.scale_group / kChunk;  // that have one scale
-  // P is there once for each scale, and once as it is.
+  // P is there once for each scale, and as it is, if rope columns are columns of the value.
   static constexpr int kWeights = kScales + kRopeIsValue;
   static constexpr int kKvWarps = 2;
   static constexpr int kStages = 4;
