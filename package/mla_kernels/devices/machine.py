@@ -70,16 +70,18 @@ def current_arch() -> str:
 
 
 def arch_for(argument: str, tensor: Tensor) -> str:
-    """The arch of the device that holds a tensor; the host's for one that is not CUDA's.
+    """The arch of the device that holds a tensor.
 
     Raises
     ------
     DTypeError, DeviceError
-        The argument is no tensor, or no arch serves its device.
+        The argument is no tensor, or no arch serves its device, such as torch's ``meta``.
     """
     kind, ordinal = device_of(argument, tensor)
-    if kind != "cuda":
+    if kind == "cpu":
         return HOST
+    if kind != "cuda":
+        raise DeviceError(argument, f"a tensor on {kind}", "a tensor of the host (cpu) or of a CUDA device (cuda)")
     archs = _archs()
     arch = archs[ordinal] if ordinal < len(archs) else None
     if arch is None:

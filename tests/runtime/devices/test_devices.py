@@ -315,6 +315,15 @@ def test_arch_for_tensors(play, use, tmp_path):
         machine.arch_for("q", Elsewhere(2, 0))
 
 
+@pytest.mark.parametrize(
+    ("tensor", "place"), [(torch.zeros(1, device="meta"), "meta"), (Elsewhere(10, 0), "DLPack device 10")]
+)
+def test_a_tensor_of_neither_the_host_nor_cuda_is_not_taken_for_the_hosts(tensor, place):
+    """Otherwise an argument that lies where it should would be the one that is refused."""
+    with pytest.raises(DeviceError, match=f"q: got a tensor on {place}; accepts a tensor of the host"):
+        machine.arch_for("q", tensor)
+
+
 def test_a_tensor_that_no_arch_serves_names_the_rejected_payloads(play, site, rediscover):
     site.install("sm80", version="99.1")
     play(A100)
