@@ -99,7 +99,8 @@ class Arch:
     """What machine code runs on: its payload, device type and the compute capabilities that may run it.
 
     ``tensor_cores`` names the ops whose kernels must multiply on tensor cores, and ``hardware`` is what people call the
-    machines: "Hopper: H100, H200".
+    machines: "Hopper: H100, H200". ``one_unit`` has by op the traits in which the variants of one translation unit may
+    differ besides those of ``APART``, because they share a kernel that is compiled once.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Arch:
     capabilities: tuple[str, ...] = ()
     tensor_cores: tuple[str, ...] = ()
     hardware: str = ""
+    one_unit: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class Variant:
     """One kernel: an op on an arch, its baked traits in the order of its name, and what it accepts at run time.
 
     ``name`` is the exported id: file, symbol, registry key and test id all derive from it. ``unit`` is the translation
-    unit that instantiates it, with those that differ in the traits of ``APART`` only. ``folder`` is where under
+    unit that instantiates it, with those that differ in the traits of ``APART``, and its arch's ``one_unit``, only. ``folder`` is where under
     ``csrc/`` its op is written, and its C++ namespace.
     """
 
@@ -226,5 +228,6 @@ class Matrix:
 
     def unit_name(self, arch: str, op: str, baked: Mapping[str, Value]) -> str:
         """The name of the translation unit of a variant, which its payload's folder holds."""
-        together = {trait: value for trait, value in baked.items() if trait not in APART}
+        apart = (*APART, *self.archs[arch].one_unit.get(op, ()))
+        together = {trait: value for trait, value in baked.items() if trait not in apart}
         return self.variant_name(arch, op, together).removeprefix(f"{arch}_")

@@ -34,7 +34,8 @@ def trait(name: str, stated: Mapping[str, Any]) -> Trait:
 def arch(stated: Mapping[str, Any]) -> Arch:
     """What machine code runs on."""
     listed = {key: tuple(value) if isinstance(value, list) else value for key, value in stated.items()}
-    return Arch(**{"hardware": stated["name"], **listed})
+    one_unit = {op: tuple(traits) for op, traits in stated.get("one_unit", {}).items()}
+    return Arch(**{"hardware": stated["name"], **listed, "one_unit": one_unit})
 
 
 def served(where: str, fields: Mapping[str, Any], archs: Mapping[str, Arch]) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ MODELS = (
         sink=True,
         extra_format="",
         also=(),
-        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
+        unserved=(),
         sources=(("q_lens", "transformers deepseek_v4: one head; the DSpark release drafts 5 tokens, warpfront/hipfire pull request 484"),),
     ),
     Row(
@@ -125,7 +125,7 @@ MODELS = (
         sink=True,
         extra_format="",
         also=(),
-        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
+        unserved=(),
         sources=(("q_lens", "transformers deepseek_v4, the class of V4-Flash"),),
     ),
     Row(
@@ -142,7 +142,7 @@ MODELS = (
         sink=True,
         extra_format="fp4_ds_v41",
         also=(),
-        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
+        unserved=(),
         sources=(("topk", "MaxText deepseek4.1-flash: a window of 128 and 512 compressed entries"), ("window", "MaxText deepseek4.1-flash")),
     ),
     Row(
@@ -159,7 +159,7 @@ MODELS = (
         sink=True,
         extra_format="fp4_ds_v41",
         also=(),
-        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
+        unserved=(),
         sources=(("window", "vLLM deepseek_v41"),),
     ),
     Row(
@@ -278,7 +278,7 @@ MODELS = (
         sink=False,
         extra_format="",
         also=(),
-        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
+        unserved=(),
         sources=(("q_lens", "SGLang glm5_next"),),
     ),
     Row(
@@ -346,7 +346,7 @@ MODELS = (
         sink=False,
         extra_format="",
         also=(),
-        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
+        unserved=(),
         sources=(),
     ),
     Row(
@@ -414,7 +414,7 @@ MODELS = (
         sink=False,
         extra_format="",
         also=(),
-        unserved=(("sm100f", "its attention kernels have rows of 576 columns"),),
+        unserved=(),
         sources=(),
     ),
     Row(

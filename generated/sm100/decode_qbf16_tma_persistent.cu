@@ -2,3 +2,4 @@
 #include "sm100/decode/decode.cuh"
 
 template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>;
+template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent, 512>;

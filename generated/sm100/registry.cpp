@@ -78,24 +78,54 @@ extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, ml
 extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>;
+extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual, 320, 256>;
+extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual, 320, 256>;
 extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>;
+extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent, 512>;
+extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent, 512>;
+extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent, 512>;
+extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent, 512>;
 extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>;
+extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 320, 256>;
+extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 320, 256>;
 extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>;
 extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>;
+extern template struct mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent, 512>;
+extern template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent, 512>;
+extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent, 512>;
+extern template struct mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent, 512>;
 extern template struct mla::sm100::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>;
 extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>;
 extern template struct mla::sm100::SparseDecode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>;
 extern template struct mla::sm100::SparseDecode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>;
 extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual>;
 extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::nvfp4_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual>;
+extern template struct mla::sm100::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp4_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::mxfp4_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>;
+extern template struct mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512, mla::ExtraKv::fp4_ds_v41>;
 extern template struct mla::sm100::MergeStates<mla::DType::fp32, mla::DType::fp16, mla::Schedule::reduction>;
 extern template struct mla::sm100::MergeStates<mla::DType::fp32, mla::DType::bf16, mla::Schedule::reduction>;
 
@@ -243,6 +273,18 @@ const Operation kOperations[] = {
         "sm100f_decode_qe4m3_kve4m3_ofp16_tma_individual", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual>>(
         "sm100f_decode_qe4m3_kve4m3_obf16_tma_individual", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual, 512>>(
+        "sm100f_decode_qfp16_kvfp16_ofp16_tma_individual_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual, 512>>(
+        "sm100f_decode_qbf16_kvbf16_obf16_tma_individual_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual, 512>>(
+        "sm100f_decode_qe4m3_kve4m3_ofp16_tma_individual_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual, 512>>(
+        "sm100f_decode_qe4m3_kve4m3_obf16_tma_individual_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::individual, 320, 256>>(
+        "sm100f_decode_qfp16_kvfp16_ofp16_tma_individual_d320_v256", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual, 320, 256>>(
+        "sm100f_decode_qbf16_kvbf16_obf16_tma_individual_d320_v256", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent>>(
         "sm100f_decode_qfp16_kvfp16_ofp16_tma_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>>(
@@ -251,6 +293,14 @@ const Operation kOperations[] = {
         "sm100f_decode_qe4m3_kve4m3_ofp16_tma_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent>>(
         "sm100f_decode_qe4m3_kve4m3_obf16_tma_persistent", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent, 512>>(
+        "sm100f_decode_qfp16_kvfp16_ofp16_tma_persistent_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent, 512>>(
+        "sm100f_decode_qbf16_kvbf16_obf16_tma_persistent_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::tma, mla::Schedule::persistent, 512>>(
+        "sm100f_decode_qe4m3_kve4m3_ofp16_tma_persistent_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::tma, mla::Schedule::persistent, 512>>(
+        "sm100f_decode_qe4m3_kve4m3_obf16_tma_persistent_d512", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>>(
         "sm100f_decode_qfp16_kvfp16_ofp16_cpasync_individual", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>>(
@@ -259,6 +309,18 @@ const Operation kOperations[] = {
         "sm100f_decode_qe4m3_kve4m3_ofp16_cpasync_individual", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>>(
         "sm100f_decode_qe4m3_kve4m3_obf16_cpasync_individual", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 512>>(
+        "sm100f_decode_qfp16_kvfp16_ofp16_cpasync_individual_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 512>>(
+        "sm100f_decode_qbf16_kvbf16_obf16_cpasync_individual_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 512>>(
+        "sm100f_decode_qe4m3_kve4m3_ofp16_cpasync_individual_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 512>>(
+        "sm100f_decode_qe4m3_kve4m3_obf16_cpasync_individual_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 320, 256>>(
+        "sm100f_decode_qfp16_kvfp16_ofp16_cpasync_individual_d320_v256", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 320, 256>>(
+        "sm100f_decode_qbf16_kvbf16_obf16_cpasync_individual_d320_v256", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent>>(
         "sm100f_decode_qfp16_kvfp16_ofp16_cpasync_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>>(
@@ -267,6 +329,14 @@ const Operation kOperations[] = {
         "sm100f_decode_qe4m3_kve4m3_ofp16_cpasync_persistent", MLA_OP_DECODE),
     mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent>>(
         "sm100f_decode_qe4m3_kve4m3_obf16_cpasync_persistent", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent, 512>>(
+        "sm100f_decode_qfp16_kvfp16_ofp16_cpasync_persistent_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent, 512>>(
+        "sm100f_decode_qbf16_kvbf16_obf16_cpasync_persistent_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::persistent, 512>>(
+        "sm100f_decode_qe4m3_kve4m3_ofp16_cpasync_persistent_d512", MLA_OP_DECODE),
+    mla::operation<mla::sm100::Decode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::persistent, 512>>(
+        "sm100f_decode_qe4m3_kve4m3_obf16_cpasync_persistent_d512", MLA_OP_DECODE),
     mla::operation<mla::sm100::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual>>(
         "sm100f_sparse_decode_qfp16_kvfp16_ofp16_cpasync_individual", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual>>(
@@ -279,6 +349,26 @@ const Operation kOperations[] = {
         "sm100f_sparse_decode_qbf16_kvfp8_ds_mla_obf16_gather_individual", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::nvfp4_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual>>(
         "sm100f_sparse_decode_qbf16_kvnvfp4_ds_mla_obf16_gather_individual", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qfp16_kvfp16_ofp16_cpasync_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qbf16_kvbf16_obf16_cpasync_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::fp16, mla::Load::cpasync, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qe4m3_kve4m3_ofp16_cpasync_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::e4m3, mla::DType::e4m3, mla::DType::bf16, mla::Load::cpasync, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qe4m3_kve4m3_obf16_cpasync_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qbf16_kvfp8_ds_mla_obf16_gather_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qbf16_kvfp8_ds_v4_obf16_gather_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qbf16_kvfp8_ds_v41_obf16_gather_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp4_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qbf16_kvfp4_ds_v41_obf16_gather_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::mxfp4_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512>>(
+        "sm100f_sparse_decode_qbf16_kvmxfp4_ds_v4_obf16_gather_individual_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm100::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::individual, 512, mla::ExtraKv::fp4_ds_v41>>(
+        "sm100f_sparse_decode_qbf16_kvfp8_ds_v41_obf16_gather_individual_d512_extrafp4_ds_v41", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm100::MergeStates<mla::DType::fp32, mla::DType::fp16, mla::Schedule::reduction>>(
         "sm100f_merge_states_ifp32_ofp16_reduction", MLA_OP_MERGE_STATES),
     mla::operation<mla::sm100::MergeStates<mla::DType::fp32, mla::DType::bf16, mla::Schedule::reduction>>(
@@ -288,7 +378,7 @@ const Operation kOperations[] = {
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 90;
+  *count = 120;
   return kOperations;
 }
 

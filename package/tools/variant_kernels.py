@@ -21,6 +21,8 @@ SHARED = {
 """All variants of these ops launch the kernels of such a namespace."""
 SERVES = {"sparse_decode": ("sparse_decode", "sparse_prefill")}
 """Variants of these ops launch the kernels of such an op, each those of its own traits."""
+GATHER = "gather_selected"
+"""The kernels of this namespace gather what a sparse decode selects of two caches, before its own kernel runs."""
 REDUCTION = "sm100"
 """Kernels around CUTLASS's reduction lie in this folder; ``merge_states`` has others of the same traits."""
 
@@ -30,7 +32,8 @@ _DTYPES = ("q_dtype", "in_dtype", "kv_dtype", "out_dtype")
 OURS = re.compile(r"mla::(?P<folder>\w+)::(?P<place>\w+)::\w+(?:<(?P<arguments>.*)>)?\(")
 PARAMS = re.compile(r"mla::\w+::(\w+)::Params\b")
 CUTLASS_MLA = re.compile(
-    r"Sm100FmhaMlaKernelTmaWarpspecialized<.*>, (cutlass::\w+), float, (cutlass::\w+), float, "
+    r"Sm100FmhaMlaKernelTmaWarpspecialized<.*cute::tuple<cute::C<(\d+)>, cute::C<64> ?> ?>, "
+    r"(cutlass::\w+), float, (cutlass::\w+), float, "
     r"cutlass::fmha::kernel::Sm100Mla(Individual|Persistent)TileScheduler, (true|false)>"
 )
 CUTLASS_TYPE = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "e4m3": "cutlass::float_e4m3_t"}
@@ -79,6 +82,7 @@ class VariantKernels:
                 if kernel in own
                 or (kernel.cubin_sha256 in cubins and reduction in kernel.name)
                 or (own and variant["op"] in SHARED.get(_place(kernel.name), ()))
+                or (own and self._gathers_for(variant, kernel.name))
             ]
         return found
 
@@ -130,6 +134,18 @@ class VariantKernels:
             and _widths(arguments) in ([], [(baked.get("d_qk"), baked.get("d_v"))])
         )
 
+    def _gathers_for(self, variant: Variant, name: str) -> bool:
+        """Tell whether a kernel gathers what a variant selects: types of both caches and the rows, and their width."""
+        found = OURS.search(name)
+        if not found or found["place"] != GATHER or variant["op"] != "sparse_decode":
+            return False
+        baked = variant["baked"]
+        extra = baked.get("extra_kv_dtype", "same")
+        types = [baked["kv_dtype"], baked["kv_dtype"] if extra == "same" else extra, baked["out_dtype"]]
+        widths = re.findall(r", (\d+), ", found["arguments"] or "")
+        gathers = baked["load"] == "gather" and widths == [str(baked["d_qk"])]
+        return gathers and self._enumerators("DType", found["arguments"]) == types
+
     def _enumerators(self, kind: str, arguments: str) -> list[str]:
         names = self.registry["enumerators"].get(kind, ())
         return [names[int(number)] for number in re.findall(rf"\(mla::{kind}\)(\d+)", arguments)]
@@ -140,12 +156,13 @@ def _widths(arguments: str) -> list[tuple[int, int]]:
     return [(int(d_qk), int(d_v)) for d_qk, d_v in re.findall(r", \d+, (\d+), (\d+)$", arguments)]
 
 
-def _is_cutlass(variant: Variant, element: str, out: str, scheduler: str, is_async: str) -> bool:
+def _is_cutlass(variant: Variant, d_v: str, element: str, out: str, scheduler: str, is_async: str) -> bool:  # noqa: PLR0917
     """Tell whether a variant launches CUTLASS's MLA kernel of such types."""
     baked = variant["baked"]
     if variant["op"] not in ("decode", "sparse_decode") or baked["load"] not in ("tma", "cpasync", "gather"):
         return False
-    return (element, out, scheduler.lower(), is_async == "true") == (
+    return (int(d_v), element, out, scheduler.lower(), is_async == "true") == (
+        baked.get("d_v"),
         CUTLASS_TYPE[baked["q_dtype"]],
         CUTLASS_TYPE[baked["out_dtype"]],
         baked["schedule"],

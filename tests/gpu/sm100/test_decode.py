@@ -107,6 +107,14 @@ def test_queries_of_128_heads_that_must_be_packed(variant: Row) -> None:
 
 
 @each(DENSE)
+@pytest.mark.parametrize("max_splits", [1, 3])
+def test_outputs_of_128_heads_that_must_be_copied(variant: Row, max_splits: int) -> None:
+    """An engine's slice of a larger tensor."""
+    splits = max_splits if variant.schedule == "individual" else 1
+    problem(variant, lengths=(300, 128, 0), num_heads=128, q_len=2, max_splits=splits).check()
+
+
+@each(DENSE)
 def test_many_rows(variant: Row) -> None:
     lengths = tuple((17 * b) % 200 for b in range(150))
     problem(variant, lengths=lengths, num_heads=2).check()

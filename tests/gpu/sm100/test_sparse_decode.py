@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.gpu.support.sm100 import SPARSE_DECODE, each
+from tests.gpu.support.sm100 import GATHERING, SPARSE_DECODE, each
 from tests.support import memory
 from tests.support.compare import SPARSE, assert_close
 from tests.support.problems import peak_of, tolerances
@@ -27,13 +27,33 @@ from tests.support.sparse import SparseDecode
     {"topk": 1},
     {"broadcast_q": 0, "num_heads": 128},
     {"broadcast_q": 0},
+    {"sink": True, "q_len": 2},
+    {"sink": True, "num_heads": 128, "topk": 300, "max_splits": 2},
 ], ids=str)  # fmt: skip
 def test_sparse(variant: Row, options: dict[str, Any]) -> None:
-    case = SparseDecode(variant.name, **options)
+    check(SparseDecode(variant.name, **options))
+
+
+@each(GATHERING)
+@pytest.mark.parametrize("options", [
+    {"extra_topk": 9},
+    {"extra_topk": 9, "sink": True, "counts": True, "q_len": 3},
+    {"extra_topk": 14, "topk": 128, "num_heads": 128, "absent": 0.5},
+    {"extra_topk": 8, "topk": 500, "max_splits": 3, "lead": 40, "strided": True},
+    {"extra_topk": 7, "lead": 64},
+], ids=str)  # fmt: skip
+def test_two_caches(variant: Row, options: dict[str, Any]) -> None:
+    """The last has nothing of the first cache."""
+    check(SparseDecode(variant.name, **options))
+
+
+def check(case: SparseDecode) -> None:
+    """Run and compare; ``out`` and ``lse`` lie between guards."""
+    variant = case.row
     inputs = case.tensors()
-    shape = (case.batch, case.q_len, case.num_heads, 512)
+    shape = (case.batch, case.q_len, case.num_heads, case.row.form.d_v)
     lse = memory.guarded((case.batch, case.num_heads, case.q_len), torch.float32, "cuda", pad=1)
-    flat = memory.guarded((shape[0] * shape[1] * shape[2] * 512,), memory.DTYPES[variant.out_dtype], "cuda", pad=64)
+    flat = memory.guarded((shape[0] * shape[1] * shape[2] * shape[3],), memory.DTYPES[variant.out_dtype], "cuda", pad=64)
     case.launch(inputs, out=flat.view.view(shape), lse=lse.view)
     flat.assert_guards("out")
     lse.assert_guards("lse")

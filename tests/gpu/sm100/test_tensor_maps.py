@@ -25,7 +25,7 @@ def test_every_tensor_map_loads_the_bytes_that_it_should(
     for options in ({}, {"strided": True}, {"split_kv": True, "split_q": True}, {"num_heads": 128}):
         case = problem(variant, lengths=(300, 128, 0, 1), paged=paged, **options)
         inputs = case.tensors()
-        out = torch.empty(4, 1, case.num_heads, 512, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
+        out = torch.empty(4, 1, case.num_heads, variant.form.d_v, dtype=memory.DTYPES[variant.out_dtype], device="cuda")
         case.launch(inputs, out=out)
         torch.cuda.synchronize()
     after = counted(library)

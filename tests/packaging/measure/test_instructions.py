@@ -108,14 +108,29 @@ def names_of(variant: dict) -> list[tuple[str, str]]:
         ]
     types = f"cutlass::{CUTLASS_TYPE[baked['q_dtype']]}, float, cutlass::{CUTLASS_TYPE[baked['out_dtype']]}, float"
     schedule, is_async = baked["schedule"].capitalize(), str(baked["load"] == "cpasync").lower()
-    mla = f"Sm100FmhaMlaKernelTmaWarpspecialized<cute::tuple<int>, {types}, "
+    latent = f"cute::C<{baked['d_v']}>"
+    tile = f"cute::tuple<cute::C<128>, cute::C<128>, cute::tuple<{latent}, cute::C<64> > >"
+    mla = f"Sm100FmhaMlaKernelTmaWarpspecialized<{tile}, {types}, "
     name = f"{mla}cutlass::fmha::kernel::Sm100Mla{schedule}TileScheduler, {is_async}>"
-    return [(f"void cutlass::device_kernel<cutlass::fmha::kernel::{name} >(Params)", types + schedule + is_async)]
+    cubin = types + latent + schedule + is_async
+    return [(f"void cutlass::device_kernel<cutlass::fmha::kernel::{name} >(Params)", cubin)]
+
+
+def gathers(variant: dict) -> list[str]:
+    """The kernels that gather the rows of two caches for a variant of Blackwell."""
+    baked = variant["baked"]
+    if variant["arch"] != "sm100f" or variant["op"] != "sparse_decode" or baked["load"] != "gather":
+        return []
+    numbers = REGISTRIES["sm100"]["enumerators"]["DType"].index
+    extra = baked.get("extra_kv_dtype", "same")
+    formats = (baked["kv_dtype"], baked["kv_dtype"] if extra == "same" else extra, baked["out_dtype"])
+    types = ", ".join(f"(mla::DType){numbers(name)}" for name in formats)
+    return [f"void mla::sm100::gather_selected::gather_kernel<{types}, {baked['d_qk']}, true>(Selected)"]
 
 
 def reduction(variant: dict) -> str:
     out = CUTLASS_TYPE[variant["baked"]["out_dtype"]]
-    arguments = f"cutlass::{out}, float, float, 128ul, 512ul, 256"
+    arguments = f"cutlass::{out}, float, float, 128ul, {variant['baked'].get('d_v', 512)}ul, 256"
     return f"void cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaReductionKernel<{arguments}> >(Params)"
 
 
@@ -124,6 +139,7 @@ def library(payload: str) -> list[Kernel]:
     found: dict[tuple[str, str], Kernel] = {}
     for variant in REGISTRIES[payload]["variants"]:
         code = cuobjdump.instructions(listing(variant))["kernel"] if variant["tensor_cores"] else ()
+        found |= {(name, ""): kernel(name) for name in gathers(variant)}
         for name, cubin in names_of(variant):
             found[name, cubin] = kernel(name, cubin, code)
             if "cutlass" in name or variant["baked"].get("schedule") == "reduction":
@@ -146,6 +162,8 @@ def test_a_kernel_belongs_to_variants_of_its_own_traits_only(payload):
     for variant in found.variants:
         wanted = {name for name, _ in names_of(variant)}
         assert {each.name for each in found.own[variant["name"]]} == wanted
+        launched = {each.name for each in found.launched[variant["name"]]}
+        assert {name for name in launched if "gather_selected" in name} == set(gathers(variant))
         for each in found.launched[variant["name"]]:
             if "Reduction" in each.name and variant["op"] != "merge_states":
                 assert each.cubin_sha256 in {own.cubin_sha256 for own in found.own[variant["name"]]}

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 def check(folder: Path, *sources: str, cuda: bool = True, flags: tuple[str, ...] = ()) -> None:
     """Build a program of ``sources``, paths from the root, in ``folder``, and fail with what it prints."""
     program = folder / "host"
-    folders = [ROOT / "package/csrc", ROOT / "generated/include", *([cuda_headers()] if cuda else [])]
+    folders = [ROOT, ROOT / "package/csrc", ROOT / "generated/include", *([cuda_headers()] if cuda else [])]
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
     command += [f"-I{folder}" for folder in folders] + [str(ROOT / source) for source in sources]
     subprocess.run([*command, *flags, "-lpthread"], check=True)

@@ -24,13 +24,12 @@ Status launch_attention(const Problem& p, const Traits& traits, const TensorData
   MLA_TRY(describe_all(p, traits, &attention));
   if (attention.shape.rows == 0) return {};
   const int64_t slots = saturating_product({p.num_pages, p.page_size});
-  MLA_TRY(
-      check_present({{"q", p.q_latent, 1},
-                     {"q", p.q_rope, 1},
-                     {"kv_cache", p.kv_latent, slots},
-                     {"kv_cache", p.kv_rope, cache_format(traits.kv).has_rope_view() ? slots : 0},
-                     selects,
-                     {"out", p.out, 1}}));
+  MLA_TRY(check_present({{"q", p.q_latent, 1},
+                         {"q", p.q_rope, traits.format().rope > 0},
+                         {"kv_cache", p.kv_latent, slots},
+                         {"kv_cache", p.kv_rope, traits.format().has_rope_view() ? slots : 0},
+                         selects,
+                         {"out", p.out, 1}}));
   WorkspaceLayout layout;
   MLA_TRY(lay_out(attention, &layout));
   const cuda::DeviceGuard guard(p.device);

@@ -66,11 +66,14 @@ Status set_shape(const Sizes& sizes, const Traits& traits, AttentionProblem* att
   attention->shape.rows = static_cast<int32_t>(rows);
   attention->shape.q_len = static_cast<int32_t>(sizes.q_len);
   attention->shape.num_heads = static_cast<int32_t>(sizes.num_heads);
+  attention->shape.d_v = traits.d_v;
+  attention->out_dtype = traits.out;
+  attention->has_rope = traits.d_qk > traits.d_v;
   return choose_splits(sizes, traits, attention);
 }
 
 Status set_scales(const Scales& scales, const Traits& traits, AttentionProblem* attention) {
-  MLA_TRY(check_scales(traits.q, cache_format(traits.kv), scales));
+  MLA_TRY(check_scales(traits.q, traits.format(), scales));
   attention->softmax_scale = scales.softmax * scales.q * scales.kv;
   attention->out_scale = scales.kv * scales.out;
   if (!(attention->softmax_scale > 0) || !std::isfinite(attention->softmax_scale)) {
@@ -82,15 +85,27 @@ Status set_scales(const Scales& scales, const Traits& traits, AttentionProblem* 
 }
 
 void set_query(const void* latent, const int64_t (&latent_stride)[3], const void* rope,
-               const int64_t (&rope_stride)[3], DType dtype, AttentionProblem* attention) {
+               const int64_t (&rope_stride)[3], const Traits& traits, AttentionProblem* attention) {
+  const CacheFormat& format = traits.format();
   QueryPacking& query = attention->query;
-  query.element_bytes = static_cast<int32_t>(element_bytes(dtype));
+  query.element_bytes = static_cast<int32_t>(element_bytes(traits.q));
+  query.latent_bytes = format.latent * query.element_bytes;
+  query.rope_bytes = format.rope * query.element_bytes;
+  query.row_bytes = (traits.d_v + kRope) * query.element_bytes;
   query.latent = latent;
-  query.rope = rope;
+  if (format.rope > 0) query.rope = rope;
   for (int i = 0; i < 3; ++i) {
     query.latent_stride[i] = latent_stride[i] * query.element_bytes;
-    query.rope_stride[i] = rope_stride[i] * query.element_bytes;
+    if (format.rope > 0) query.rope_stride[i] = rope_stride[i] * query.element_bytes;
   }
+}
+
+void set_keys_without_rope(AttentionProblem* attention) {
+  if (attention->has_rope) return;
+  BatchKvView& kv = attention->kv;
+  kv.rope = kv.latent;
+  kv.rope_stride_page = kv.latent_stride_page;
+  kv.rope_stride_token = kv.latent_stride_token;
 }
 
 Status check_kv(const cuda::KvView& kv, DType dtype) {
@@ -109,21 +124,10 @@ Status check_kv(const cuda::KvView& kv, DType dtype) {
   return {};
 }
 
-Status check_results(const AttentionProblem& attention) {
-  const RowShape& shape = attention.shape;
-  const RowResults& results = attention.results;
-  if (shape.num_heads < kHeads || results.out == nullptr) return {};
-  const int64_t row_stride = results.out_stride[shape.q_len == 1 ? 0 : 1];
-  const bool dense = collapses(results.out_stride, shape.q_len) &&
-                     (shape.rows == 1 || row_stride == kHeads * kLatent);
-  if (dense && results.out_stride[2] == kLatent && is_aligned(results.out)) return {};
-  return Status::error(MLA_STRIDE, "out", "a strided or unaligned tensor",
-                       "a contiguous one at a multiple of 16: 128 heads are written in place");
-}
-
 bool reads_query_in_place(const AttentionProblem& attention) {
   const QueryPacking& query = attention.query;
   if (attention.shape.num_heads != kHeads || query.latent == nullptr) return false;
+  if (query.latent_bytes + query.rope_bytes != query.row_bytes) return false;
   const int32_t q_len = attention.shape.q_len;
   if (!collapses(query.latent_stride, q_len) || !collapses(query.rope_stride, q_len)) return false;
   if (!is_aligned(query.latent) || !is_aligned(query.rope)) return false;
@@ -135,6 +139,16 @@ bool reads_query_in_place(const AttentionProblem& attention) {
     if (strides[2] == 0 || (strides[0] == 0 && attention.shape.rows > q_len)) return false;
   }
   return true;
+}
+
+bool writes_out_in_place(const AttentionProblem& attention) {
+  const RowShape& shape = attention.shape;
+  const RowResults& results = attention.results;
+  if (shape.num_heads < kHeads || results.out == nullptr || results.sink != nullptr) return false;
+  const int64_t row_stride = results.out_stride[shape.q_len == 1 ? 0 : 1];
+  const bool has_rows = collapses(results.out_stride, shape.q_len) &&
+                        (shape.rows == 1 || row_stride == int64_t{kHeads} * shape.d_v);
+  return has_rows && results.out_stride[2] == shape.d_v && is_aligned(results.out);
 }
 
 bool writes_lse_in_place(const AttentionProblem& attention) {

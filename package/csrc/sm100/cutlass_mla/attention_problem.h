@@ -14,6 +14,10 @@ namespace mla::sm100 {
 
 using Traits = cuda::Traits;
 
+// The kernel multiplies d_v columns of the latent, which are the value too, and kRope columns
+// behind them. Where queries and keys have d_v columns in all, Q has zeros behind them, and K its
+// first columns once more, which are finite and which the zeros cancel.
+
 // KV as the kernel sees it: pages, or batch rows of `page_size` tokens each.
 struct BatchKvView : cuda::KvView {
   bool paged;
@@ -31,8 +35,10 @@ struct AttentionProblem {
   BatchKvView kv;
   float softmax_scale;
   float out_scale;
-  bool has_tokens;  // some row may have one
-  bool gathers;     // KV is gathered into bf16 rows, as many tokens a batch row as its table has
+  DType out_dtype;
+  bool has_rope;             // columns behind those of the value
+  bool has_tokens;           // some row may have one
+  int32_t gathered_columns;  // of the bf16 rows into which KV is gathered; 0 where it is not
 };
 
 struct Sizes {
@@ -53,36 +59,40 @@ Status set_scales(const Scales& scales, const Traits& traits, AttentionProblem* 
 
 // Sets Q, from views [batch, token, head] of latent and rope with strides in elements.
 void set_query(const void* latent, const int64_t (&latent_stride)[3], const void* rope,
-               const int64_t (&rope_stride)[3], DType dtype, AttentionProblem* attention);
+               const int64_t (&rope_stride)[3], const Traits& traits, AttentionProblem* attention);
 
 // Sets Q and the results from a problem of the ABI, dense or sparse.
 template <class Problem>
 void set_query_and_results(const Problem& p, const Traits& traits, AttentionProblem* attention) {
   set_query(p.q_latent, {p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h}, p.q_rope,
-            {p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h}, traits.q, attention);
+            {p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h}, traits, attention);
   attention->results = {p.out,
                         {p.out_stride_b, p.out_stride_s, p.out_stride_h},
                         static_cast<float*>(p.lse),
-                        {p.lse_stride_b, p.lse_stride_s, p.lse_stride_h}};
+                        {p.lse_stride_b, p.lse_stride_s, p.lse_stride_h},
+                        nullptr};
 }
+
+// Lets the kernel read keys without a rope part as it needs them.
+void set_keys_without_rope(AttentionProblem* attention);
 
 // Refuses addresses and strides that cannot be copied 16 bytes at a time. Absent tensors pass.
 Status check_kv(const cuda::KvView& kv, DType dtype);
-
-// Refuses an `out` that the kernel cannot write in place where it would have to.
-Status check_results(const AttentionProblem& attention);
 
 // Describes a problem of the ABI, dense or sparse, with its scales, and refuses what the kernel
 // cannot do. An overload of `describe` does all but the scales.
 template <class Problem>
 Status describe_all(const Problem& p, const Traits& traits, AttentionProblem* attention) {
   MLA_TRY(describe(p, traits, attention));
-  MLA_TRY(set_scales(scales(p), traits, attention));
-  return check_results(*attention);
+  return set_scales(scales(p), traits, attention);
 }
 
 // Whether the kernel can read Q where it is.
 bool reads_query_in_place(const AttentionProblem& attention);
+
+// Whether the kernel can write the output where it belongs. An absent one, of which a workspace is
+// sized, may lie anywhere.
+bool writes_out_in_place(const AttentionProblem& attention);
 
 // Whether the kernel can write LSE where it belongs.
 bool writes_lse_in_place(const AttentionProblem& attention);

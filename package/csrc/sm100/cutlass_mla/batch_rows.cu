@@ -3,6 +3,7 @@
 #include "common/arithmetic.h"
 #include "common/dtype.h"
 #include "cuda/device.h"
+#include "cuda/pack.cuh"
 #include "sm100/cutlass_mla/batch_rows.h"
 #include "sm100/cutlass_mla/split_heuristic.h"
 
@@ -34,15 +35,18 @@ struct RowOwner {
   }
 };
 
-// Returns how many tokens or entries a row may attend to.
+// Returns how many tokens or entries of one cache a row may attend to, by the stated lengths.
+__device__ int32_t stated_tokens(const RowEntries& entries, int64_t request, int64_t s) {
+  if (entries.lengths == nullptr) return static_cast<int32_t>(entries.capacity);
+  const int64_t stated =
+      entries.lengths[request * entries.lengths_stride_b + s * entries.lengths_stride_s];
+  return static_cast<int32_t>(min(max(stated, int64_t{0}), entries.capacity));
+}
+
+// The same, by all that limits a row of the first cache.
 __device__ int32_t row_limit(const RowOwner& owner, const RowSource& source, int64_t b, int64_t s) {
   if (owner.request < 0) return 0;
-  int64_t tokens = source.capacity;
-  if (source.lengths != nullptr) {
-    const int64_t stated =
-        source.lengths[owner.request * source.lengths_stride_b + s * source.lengths_stride_s];
-    tokens = min(max(stated, int64_t{0}), source.capacity);
-  }
+  int64_t tokens = stated_tokens(source.main, owner.request, s);
   if (source.token_lengths != nullptr) {
     const int64_t stated =
         source.token_lengths[b * source.token_lengths_stride_b + s * source.token_lengths_stride_s];
@@ -52,46 +56,54 @@ __device__ int32_t row_limit(const RowOwner& owner, const RowSource& source, int
   return static_cast<int32_t>(tokens);
 }
 
-// Moves the entries that exist to the front in their order, and pads the last tile with one of
-// them, because the kernel loads whole tiles. Returns the tokens that are left.
-__device__ int32_t compact(const RowSource& source, const int32_t* entries, int32_t tokens,
-                           int32_t* table, int64_t table_stride) {
+// A row of the table as it is filled.
+struct TableRow {
+  int32_t* entries;
+  int32_t kept;    // entries that it has
+  int32_t tokens;  // tokens of those
+};
+
+// Moves the entries of `tokens` tokens that exist behind those that the row has, in their order.
+__device__ void append(const RowSource& source, const int32_t* entries, int64_t limit,
+                       int32_t tokens, TableRow* row) {
   __shared__ int32_t warp_counts[kWarps];
   __shared__ int32_t lost_tokens;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int32_t used = ceil_div(tokens, source.entry_tokens);
   if (threadIdx.x == 0) lost_tokens = 0;
-  int32_t kept = 0;
   for (int32_t first = 0; first < used; first += kThreads) {
     const int32_t i = first + static_cast<int32_t>(threadIdx.x);
     const int64_t entry = i < used ? entries[i] : -1;
-    const bool present = entry >= 0 && entry < source.limit;
+    const bool present = entry >= 0 && entry < limit;
     const unsigned mask = __ballot_sync(~0u, present);
     if (lane == 0) warp_counts[warp] = __popc(mask);
     __syncthreads();
-    int32_t at = kept + __popc(mask & ((1u << lane) - 1));
+    int32_t at = row->kept + __popc(mask & ((1u << lane) - 1));
     for (int w = 0; w < kWarps; ++w) {
       if (w < warp) at += warp_counts[w];
-      kept += warp_counts[w];
+      row->kept += warp_counts[w];
     }
     if (present) {
-      table[at] = static_cast<int32_t>(entry / source.page_size * source.page_units +
-                                       entry % source.page_size * source.token_units);
+      row->entries[at] = static_cast<int32_t>(entry / source.page_size * source.page_units +
+                                              entry % source.page_size * source.token_units);
     } else if (i < used) {
       atomicAdd(&lost_tokens, min(source.entry_tokens, tokens - i * source.entry_tokens));
     }
     __syncthreads();
   }
   __syncthreads();
-  const int32_t left = tokens - lost_tokens;
-  const int32_t padded = tile_count(left) * (kTileTokens / source.entry_tokens);
-  const int32_t padding = kept > 0 ? table[0] : 0;
-  for (int64_t i = kept + threadIdx.x; i < padded; i += kThreads) table[i] = padding;
-  if (source.fill) {
-    for (int64_t i = kept + threadIdx.x; i < table_stride; i += kThreads) table[i] = -1;
+  row->tokens += tokens - lost_tokens;
+  __syncthreads();  // before another call writes what this one reads
+}
+
+// Pads the last tile with an entry of the row, because the kernel loads whole tiles.
+__device__ void pad(const RowSource& source, const TableRow& row) {
+  const int32_t padded = tile_count(row.tokens) * (kTileTokens / source.entry_tokens);
+  const int32_t padding = row.kept > 0 ? row.entries[0] : 0;
+  for (int i = row.kept + static_cast<int>(threadIdx.x); i < padded; i += kThreads) {
+    row.entries[i] = padding;
   }
-  return left;
 }
 
 // The heads of a row that a block copies.
@@ -116,26 +128,37 @@ __device__ void copy_heads(const char* from, int64_t from_stride, char* to, int6
 }
 
 template <class Word>
+__device__ void clear_heads(char* to, int64_t stride, const Heads& heads, int bytes) {
+  const int words = bytes / static_cast<int>(sizeof(Word));
+  for (int i = threadIdx.x; i < heads.count * words; i += kThreads) {
+    reinterpret_cast<Word*>(to + (heads.first + i / words) * stride)[i % words] = Word{};
+  }
+}
+
+template <class Word>
 __device__ void pack_query(const QueryPacking& query, const Heads& heads, int64_t row, int64_t b,
                            int64_t s) {
-  const int64_t to_stride = kHeadDim * query.element_bytes;
-  const int latent_bytes = kLatent * query.element_bytes;
+  const int64_t to_stride = query.row_bytes;
   char* to = static_cast<char*>(query.packed) + row * kHeads * to_stride;
   const char* latent = static_cast<const char*>(query.latent) + b * query.latent_stride[0] +
                        s * query.latent_stride[1];
-  const char* rope =
-      static_cast<const char*>(query.rope) + b * query.rope_stride[0] + s * query.rope_stride[1];
-  copy_heads<Word>(latent, query.latent_stride[2], to, to_stride, heads, latent_bytes);
-  copy_heads<Word>(rope, query.rope_stride[2], to + latent_bytes, to_stride, heads,
-                   kRope * query.element_bytes);
+  copy_heads<Word>(latent, query.latent_stride[2], to, to_stride, heads, query.latent_bytes);
+  to += query.latent_bytes;
+  if (query.rope_bytes > 0) {
+    const char* rope =
+        static_cast<const char*>(query.rope) + b * query.rope_stride[0] + s * query.rope_stride[1];
+    copy_heads<Word>(rope, query.rope_stride[2], to, to_stride, heads, query.rope_bytes);
+    to += query.rope_bytes;
+  }
+  clear_heads<Word>(to, to_stride, heads, query.row_bytes - query.latent_bytes - query.rope_bytes);
 }
 
 __device__ void write_empty(const RowShape& shape, const RowResults& results, int64_t b,
                             int64_t s) {
   uint16_t* out =
       static_cast<uint16_t*>(results.out) + b * results.out_stride[0] + s * results.out_stride[1];
-  for (int i = threadIdx.x; i < shape.num_heads * kLatent; i += kThreads) {
-    out[i / kLatent * results.out_stride[2] + i % kLatent] = 0;
+  for (int i = threadIdx.x; i < shape.num_heads * shape.d_v; i += kThreads) {
+    out[i / shape.d_v * results.out_stride[2] + i % shape.d_v] = 0;
   }
   if (results.lse == nullptr) return;
   float* lse = results.lse + b * results.lse_stride[0] + s * results.lse_stride[1];
@@ -156,13 +179,21 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   const RowOwner owner(shape, source, b, s);
+  const int64_t request = max(owner.request, int64_t{0});
   int32_t tokens = row_limit(owner, source, b, s);
-  if (source.entries != nullptr) {
-    const int32_t* entries = source.entries +
-                             max(owner.request, int64_t{0}) * source.entries_stride_b +
-                             s * source.entries_stride_s;
-    tokens = compact(source, entries, tokens, arrays.table + row * arrays.table_stride,
-                     arrays.table_stride);
+  if (arrays.table != nullptr) {
+    TableRow table = {arrays.table + row * arrays.table_stride, 0, 0};
+    const auto append_from = [&](const RowEntries& from, int32_t count) {
+      if (from.data == nullptr) return;
+      const int32_t* entries = from.data + request * from.stride_b + s * from.stride_s;
+      append(source, entries, from.limit, count, &table);
+    };
+    append_from(source.main, tokens);
+    const int32_t of_main = table.tokens;
+    append_from(source.extra, stated_tokens(source.extra, request, s));
+    pad(source, table);
+    tokens = table.tokens;
+    if (threadIdx.x == 0) arrays.extra_lengths[row] = tokens - of_main;
   }
   if (threadIdx.x == 0) {
     const int32_t splits = num_splits(tile_count(tokens), shape.max_splits);
@@ -174,7 +205,29 @@ __global__ void __launch_bounds__(kThreads)
   if (tokens == 0 && owner.request >= 0) write_empty(shape, results, b, s);
 }
 
-template <class Word>
+// Copies outputs, each scaled by the share that the sink of its head leaves to keys with values.
+template <DType kOut, int kAligned>
+__device__ void copy_out(const std::byte* from, const float* lse, const float* sink, std::byte* to,
+                         int64_t to_stride, const Heads& heads, int d_v) {
+  constexpr int kBytes = cuda::kPack * cuda::kElementBytes<kOut>;
+  const int packs = d_v / cuda::kPack;
+  for (int i = threadIdx.x; i < heads.count * packs; i += kThreads) {
+    const int h = heads.first + i / packs;
+    const int at = i % packs * kBytes;
+    auto pack =
+        cuda::load<cuda::RawPack<kOut>, cuda::kVector>(from + int64_t{h} * packs * kBytes + at);
+    if (sink != nullptr) {
+      const float share = 1 / (1 + expf(sink[h] - lse[h]));
+      float values[cuda::kPack];
+      cuda::to_fp32<kOut>(pack, values);
+      for (float& value : values) value *= share;
+      pack = cuda::from_fp32<kOut>(values);
+    }
+    cuda::store<kAligned>(to + h * to_stride + at, pack);
+  }
+}
+
+template <DType kOut, int kAligned>
 __global__ void __launch_bounds__(kThreads)
     unpack_rows_kernel(RowShape shape, const int32_t* lengths, const void* out, const float* lse,
                        RowResults results) {
@@ -183,17 +236,19 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t b = row / shape.q_len;
   const int64_t s = row % shape.q_len;
   const Heads heads(blockIdx.y, shape.num_heads);
-  constexpr int kRowBytes = kLatent * 2;
+  lse += row * kHeads;
   if (out != nullptr) {
-    char* const to = static_cast<char*>(results.out) +
-                     (b * results.out_stride[0] + s * results.out_stride[1]) * 2;
-    copy_heads<Word>(static_cast<const char*>(out) + row * kHeads * kRowBytes, kRowBytes, to,
-                     results.out_stride[2] * 2, heads, kRowBytes);
+    constexpr int kBytes = cuda::kElementBytes<kOut>;
+    copy_out<kOut, kAligned>(static_cast<const std::byte*>(out) + row * kHeads * shape.d_v * kBytes,
+                             lse, results.sink,
+                             static_cast<std::byte*>(results.out) +
+                                 (b * results.out_stride[0] + s * results.out_stride[1]) * kBytes,
+                             results.out_stride[2] * kBytes, heads, shape.d_v);
   }
-  if (lse != nullptr && threadIdx.x < heads.count) {
+  if (results.lse != nullptr && threadIdx.x < heads.count) {
     const int h = heads.first + threadIdx.x;
     results.lse[b * results.lse_stride[0] + s * results.lse_stride[1] + h * results.lse_stride[2]] =
-        lse[row * kHeads + h];
+        lse[h];
   }
 }
 
@@ -223,10 +278,14 @@ Status prepare_rows(const RowShape& shape, const RowSource& source, const RowArr
   return cuda::check(cudaGetLastError(), "launch of the row kernel");
 }
 
-Status unpack_rows(const RowShape& shape, const int32_t* lengths, const void* out, const float* lse,
-                   const RowResults& results, cudaStream_t stream) {
-  const auto kernel = aligned(results.out, results.out_stride, 2) ? unpack_rows_kernel<uint4>
-                                                                  : unpack_rows_kernel<uint16_t>;
+Status unpack_rows(const RowShape& shape, const int32_t* lengths, const void* out, DType dtype,
+                   const float* lse, const RowResults& results, cudaStream_t stream) {
+  const bool is_aligned = aligned(results.out, results.out_stride, 2);
+  const auto kernel = dtype == DType::fp16 ? is_aligned
+                                                 ? unpack_rows_kernel<DType::fp16, cuda::kVector>
+                                                 : unpack_rows_kernel<DType::fp16, 2>
+                      : is_aligned         ? unpack_rows_kernel<DType::bf16, cuda::kVector>
+                                           : unpack_rows_kernel<DType::bf16, 2>;
   const dim3 grid(shape.rows, head_groups(shape));
   kernel<<<grid, kThreads, 0, stream>>>(shape, lengths, out, lse, results);
   return cuda::check(cudaGetLastError(), "launch of the unpacking kernel");

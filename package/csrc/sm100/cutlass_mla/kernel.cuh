@@ -34,23 +34,23 @@ namespace mla::sm100 {
 
 using cuda::ElementOf;
 
+template <int kDV>
 using TileShape = cute::Shape<cute::Int<kHeads>, cute::Int<kTileTokens>,
-                              cute::Shape<cute::Int<kLatent>, cute::Int<kRope>>>;
+                              cute::Shape<cute::Int<kDV>, cute::Int<kRope>>>;
 
 template <Schedule kSchedule>
 using TileScheduler = std::conditional_t<kSchedule == Schedule::persistent,
                                          cutlass::fmha::kernel::Sm100MlaPersistentTileScheduler,
                                          cutlass::fmha::kernel::Sm100MlaIndividualTileScheduler>;
 
-template <DType kElement, DType kOut, Load kLoad, Schedule kSchedule>
+template <DType kElement, DType kOut, Load kLoad, Schedule kSchedule, int kDV>
 using MlaKernel = cutlass::fmha::kernel::Sm100FmhaMlaKernelTmaWarpspecialized<
-    TileShape, typename ElementOf<kElement>::Type, float, typename ElementOf<kOut>::Type, float,
-    TileScheduler<kSchedule>, /*kIsCpAsync=*/kLoad == Load::cpasync>;
+    TileShape<kDV>, typename ElementOf<kElement>::Type, float, typename ElementOf<kOut>::Type,
+    float, TileScheduler<kSchedule>, /*kIsCpAsync=*/kLoad == Load::cpasync>;
 
-template <class ElementOut>
-using ReductionKernel =
-    cutlass::fmha::kernel::Sm100FmhaMlaReductionKernel<ElementOut, float, float, kHeads, kLatent,
-                                                       kMaxSplits>;
+template <class ElementOut, int kDV = kLatent>
+using ReductionKernel = cutlass::fmha::kernel::Sm100FmhaMlaReductionKernel<ElementOut, float, float,
+                                                                           kHeads, kDV, kMaxSplits>;
 
 // Returns the arguments of the kernel for an attention whose rows are prepared in the workspace.
 template <class Kernel>
@@ -58,6 +58,9 @@ typename Kernel::Arguments make_arguments(const AttentionProblem& attention,
                                           const WorkspaceLayout& layout, void* workspace) {
   using Element = typename Kernel::Element;
   using ElementOut = typename Kernel::ElementOut;
+  using Latent = typename Kernel::TileShapeL;
+  constexpr int kDV = Latent::value;
+  constexpr int kColumns = kDV + kRope;
   char* const base = static_cast<char*>(workspace);
   const RowArrays arrays = row_arrays(attention, layout, workspace);
   const BatchKvView& kv = attention.kv;
@@ -66,17 +69,17 @@ typename Kernel::Arguments make_arguments(const AttentionProblem& attention,
   const int which = attention.shape.q_len == 1 ? 0 : 1;  // the stride from row to row
 
   typename Kernel::Arguments arguments = {};
-  const int tokens = kv.paged ? static_cast<int>(attention.source.capacity) : kv.page_size;
-  arguments.problem_shape = cute::make_tuple(
-      cute::Int<kHeads>{}, tokens, cute::make_tuple(cute::Int<kLatent>{}, cute::Int<kRope>{}),
-      attention.shape.rows);
+  const int tokens = kv.paged ? static_cast<int>(attention.source.capacity()) : kv.page_size;
+  arguments.problem_shape =
+      cute::make_tuple(cute::Int<kHeads>{}, tokens, cute::make_tuple(Latent{}, cute::Int<kRope>{}),
+                       attention.shape.rows);
   auto& main = arguments.mainloop;
   main.softmax_scale = attention.softmax_scale;
   if (layout.packs_query) {
     Element* const packed = reinterpret_cast<Element*>(base + layout.query);
     main.ptr_q_latent = packed;
-    main.ptr_q_rope = packed + kLatent;
-    main.stride_q_latent = {kHeadDim, {}, int64_t{kHeads} * kHeadDim};
+    main.ptr_q_rope = packed + kDV;
+    main.stride_q_latent = {kColumns, {}, int64_t{kHeads} * kColumns};
     main.stride_q_rope = main.stride_q_latent;
   } else {
     constexpr int64_t kBytes = sizeof(Element);
@@ -98,7 +101,7 @@ typename Kernel::Arguments make_arguments(const AttentionProblem& attention,
 
   auto& epilogue = arguments.epilogue;
   epilogue.ptr_o = static_cast<ElementOut*>(layout.unpacks ? base + layout.out : results.out);
-  epilogue.stride_o = {kLatent, {}, int64_t{kHeads} * kLatent};
+  epilogue.stride_o = {kDV, {}, int64_t{kHeads} * kDV};
   epilogue.ptr_lse =
       writes_lse_in_place(attention) ? results.lse : reinterpret_cast<float*>(base + layout.lse);
   epilogue.stride_lse = {{}, kHeads};
@@ -147,7 +150,7 @@ Status prepare_kernel(int32_t device) {
 template <class Kernel>
 Status launch_reduction(const typename Kernel::Params& params, const RowArrays& arrays,
                         cudaStream_t stream) {
-  using Reduction = ReductionKernel<typename Kernel::ElementOut>;
+  using Reduction = ReductionKernel<typename Kernel::ElementOut, Kernel::TileShapeL::value>;
   typename Reduction::Arguments arguments;
   arguments.ptr_oaccum = params.epilogue.ptr_o_acc;
   arguments.ptr_o = params.epilogue.ptr_o;
@@ -181,11 +184,12 @@ Status launch_kernel(const AttentionProblem& attention, const WorkspaceLayout& l
   MLA_TRY(cuda::check(launch_mainloop<Kernel>(params, stream), "launch of the kernel"));
   if (params.split_kv > 1) MLA_TRY(launch_reduction<Kernel>(params, arrays, stream));
 
-  const bool unpacks_lse = attention.results.lse != nullptr && !writes_lse_in_place(attention);
-  if (!layout.unpacks && !unpacks_lse) return {};
+  RowResults results = attention.results;
+  if (writes_lse_in_place(attention)) results.lse = nullptr;
+  if (!layout.unpacks && results.lse == nullptr) return {};
   return unpack_rows(attention.shape, arrays.lengths,
-                     layout.unpacks ? params.epilogue.ptr_o : nullptr,
-                     unpacks_lse ? params.epilogue.ptr_lse : nullptr, attention.results, stream);
+                     layout.unpacks ? params.epilogue.ptr_o : nullptr, attention.out_dtype,
+                     params.epilogue.ptr_lse, results, stream);
 }
 
 }  // namespace mla::sm100

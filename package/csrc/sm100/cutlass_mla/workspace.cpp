@@ -13,14 +13,14 @@ int64_t align(int64_t offset) { return ceil_div(offset, 256) * 256; }
 
 Status lay_out(const AttentionProblem& attention, WorkspaceLayout* layout) {
   const int64_t rows = attention.shape.rows;
-  const int64_t query_bytes = attention.query.element_bytes;
+  const int64_t d_v = attention.shape.d_v;
   const int64_t splits = attention.shape.max_splits;
   const RowSource& source = attention.source;
   layout->packs_query = !reads_query_in_place(attention);
-  layout->unpacks = attention.shape.num_heads < kHeads;
+  layout->unpacks = !writes_out_in_place(attention);
   layout->table_stride = 0;
-  if (source.entry_tokens > 0 && source.width > 0) {
-    const int64_t tokens = ceil_div(source.capacity, kTileTokens) * kTileTokens;
+  if (source.entry_tokens > 0 && source.main.width + source.extra.width > 0) {
+    const int64_t tokens = ceil_div(source.capacity(), kTileTokens) * kTileTokens;
     layout->table_stride = ceil_div(tokens, source.entry_tokens);
     if (saturating_product({layout->table_stride, rows}) > kMaxInt) {
       return Status::error(MLA_UNSUPPORTED, "block_table",
@@ -29,15 +29,15 @@ Status lay_out(const AttentionProblem& attention, WorkspaceLayout* layout) {
     }
   }
   layout->arrays = 0;
-  layout->table = align(4 * rows * int64_t{sizeof(int32_t)});
+  layout->table = align(5 * rows * int64_t{sizeof(int32_t)});
   layout->query = align(layout->table + rows * layout->table_stride * int64_t{sizeof(int32_t)});
   layout->out =
-      align(layout->query + (layout->packs_query ? rows * kHeads * kHeadDim * query_bytes : 0));
-  layout->lse = align(layout->out + (layout->unpacks ? rows * kHeads * kLatent * 2 : 0));
+      align(layout->query + (layout->packs_query ? rows * kHeads * attention.query.row_bytes : 0));
+  layout->lse = align(layout->out + (layout->unpacks ? rows * kHeads * d_v * 2 : 0));
   layout->gathered = align(layout->lse + rows * kHeads * int64_t{sizeof(float)});
-  layout->partial = align(layout->gathered +
-                          (attention.gathers ? rows * layout->table_stride * kHeadDim * 2 : 0));
-  const int64_t partial_floats = splits > 1 ? rows * splits * kHeads * (kLatent + 1) : 0;
+  layout->partial =
+      align(layout->gathered + rows * layout->table_stride * attention.gathered_columns * 2);
+  const int64_t partial_floats = splits > 1 ? rows * splits * kHeads * (d_v + 1) : 0;
   layout->bytes = layout->partial + partial_floats * int64_t{sizeof(float)};
   return {};
 }
@@ -57,7 +57,8 @@ RowArrays row_arrays(const AttentionProblem& attention, const WorkspaceLayout& l
   const int64_t rows = attention.shape.rows;
   int32_t* const table =
       layout.table_stride > 0 ? reinterpret_cast<int32_t*>(base + layout.table) : nullptr;
-  return {arrays, arrays + rows, arrays + 2 * rows, arrays + 3 * rows, table, layout.table_stride};
+  return {arrays, arrays + rows,      arrays + 2 * rows, arrays + 3 * rows, arrays + 4 * rows,
+          table,  layout.table_stride};
 }
 
 }  // namespace mla::sm100

@@ -20,7 +20,7 @@ struct WorkspaceLayout {
   int64_t bytes;
   int64_t table_stride;
   bool packs_query;
-  bool unpacks;  // results are copied, because there are fewer than 128 heads
+  bool unpacks;  // outputs are copied to where they belong
 };
 
 // Lays the workspace out, without touching it.

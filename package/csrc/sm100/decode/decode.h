@@ -13,9 +13,10 @@ namespace mla::sm100 {
 struct AttentionProblem;
 struct WorkspaceLayout;
 
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
+          int kDV = kLatent>
 struct Decode : Op<mla_decode_problem> {
-  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+  static_assert(decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV));
 
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
@@ -28,7 +29,7 @@ struct Decode : Op<mla_decode_problem> {
                     void* workspace, Stream stream);
 
  private:
-  static constexpr cuda::Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
+  static constexpr cuda::Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule, kDQk, kDV};
 };
 
 }  // namespace mla::sm100

@@ -63,18 +63,18 @@ RowSource row_source(const Problem& p) {
   const bool contiguous = is_contiguous(p);
   const int64_t width = contiguous ? 1 : p.table_width;
   RowSource source = {};
-  source.entries = contiguous ? nullptr : static_cast<const int32_t*>(p.block_table);
-  source.entries_stride_b = p.block_table_stride_b;
-  source.width = contiguous ? 0 : width;
-  source.lengths = static_cast<const int32_t*>(p.seq_lens);
-  source.lengths_stride_b = 1;
+  source.main.data = contiguous ? nullptr : static_cast<const int32_t*>(p.block_table);
+  source.main.stride_b = p.block_table_stride_b;
+  source.main.width = contiguous ? 0 : width;
+  source.main.lengths = static_cast<const int32_t*>(p.seq_lens);
+  source.main.lengths_stride_b = 1;
+  source.main.capacity = std::min(saturating_product({width, p.page_size}), kMaxInt - kTileTokens);
+  source.main.limit = p.num_pages;
   source.token_lengths = static_cast<const int32_t*>(p.token_seq_lens);
   source.token_lengths_stride_b = p.token_seq_lens_stride_b;
   source.token_lengths_stride_s = p.token_seq_lens_stride_s;
   source.query_bounds = is_ragged(p) ? static_cast<const int32_t*>(p.cu_seqlens_q) : nullptr;
   source.requests = static_cast<int32_t>(std::min(p.num_requests, kMaxInt));
-  source.capacity = std::min(saturating_product({width, p.page_size}), kMaxInt - kTileTokens);
-  source.limit = p.num_pages;
   source.entry_tokens = static_cast<int32_t>(p.page_size);
   source.causal = p.causal != 0;
   source.page_size = 1;
@@ -105,7 +105,8 @@ Status describe(const Problem& given, const Traits& traits, AttentionProblem* at
                    !is_contiguous(p),
                    p.num_pages,
                    static_cast<int32_t>(p.page_size)};
-  attention->has_tokens = p.num_pages > 0 && attention->source.capacity > 0;
+  set_keys_without_rope(attention);
+  attention->has_tokens = p.num_pages > 0 && attention->source.capacity() > 0;
   return check_kv(attention->kv, traits.kv);
 }
 

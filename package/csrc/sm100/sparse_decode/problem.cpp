@@ -43,7 +43,8 @@ Unit unit(int64_t stride_page, int64_t stride_token, const Problem& p) {
 // Sets KV as pages of one token each.
 Status set_paged(const Problem& p, AttentionProblem* attention) {
   const Unit latent = unit(p.kv_latent_stride_page, p.kv_latent_stride_token, p);
-  const Unit rope = unit(p.kv_rope_stride_page, p.kv_rope_stride_token, p);
+  const Unit rope =
+      attention->has_rope ? unit(p.kv_rope_stride_page, p.kv_rope_stride_token, p) : latent;
   if (!latent.counts_as(rope)) {
     return Status::error(MLA_STRIDE, "kv_cache",
                          "latent and rope with strides in other proportions",
@@ -65,65 +66,94 @@ Status set_paged(const Problem& p, AttentionProblem* attention) {
                    true,
                    of_pages + of_tokens,
                    1};
+  set_keys_without_rope(attention);
   return {};
+}
+
+// Sets what a row may select of a cache.
+Status set_entries(const Problem& p, const char* name, RowEntries* entries) {
+  const int64_t slots = saturating_product({p.num_pages, p.page_size});
+  if (slots > kMaxInt || p.topk > kMaxInt / 4) {
+    return Status::error(MLA_UNSUPPORTED, name,
+                         text(slots, " slots, of which ", p.topk, " are selected"),
+                         "fewer than 2^31 slots, of which fewer than 2^29 are selected");
+  }
+  entries->data = static_cast<const int32_t*>(p.indices);
+  entries->stride_b = p.indices_stride_b;
+  entries->stride_s = p.indices_stride_s;
+  entries->width = p.topk;
+  entries->lengths = static_cast<const int32_t*>(p.topk_length);
+  entries->lengths_stride_b = p.topk_length_stride_b;
+  entries->lengths_stride_s = p.topk_length_stride_s;
+  entries->capacity = p.topk;
+  entries->limit = slots;
+  return {};
+}
+
+// Refuses pages whose rows and scales are not where the format has them. An absent cache passes.
+Status check_pages(const Problem& p, const char* name, const CacheFormat& format) {
+  if (p.kv_latent == nullptr) return {};
+  return check_page_strides(name, format, p.num_pages, p.page_size, p.kv_latent_stride_page,
+                            p.kv_latent_stride_token);
+}
+
+// Sets both caches as what is gathered into rows.
+Status set_gathered(const Problem& p, const Traits& traits, AttentionProblem* attention) {
+  const Problem extra = as_extra(p);
+  MLA_TRY(check_pages(p, "kv_cache", traits.format()));
+  MLA_TRY(check_pages(extra, "extra_kv_cache", traits.second_format()));
+  attention->gathered_columns = traits.d_qk;
+  return set_entries(extra, "extra_kv_cache", &attention->source.extra);
 }
 
 }  // namespace
 
 Status describe(const Problem& p, const Traits& traits, AttentionProblem* attention) {
-  MLA_TRY(
-      check_extents({{"num_pages", p.num_pages}, {"page_size", p.page_size}, {"topk", p.topk}}));
-  MLA_TRY(check_absent({{"max_logits", p.max_logits, 0},
-                        {"attn_sink", p.attn_sink, 0},
-                        {"extra_kv_cache", p.extra_kv_latent, 0}}));
-  const int64_t slots = saturating_product({p.num_pages, p.page_size});
-  if (slots > kMaxInt || p.topk > kMaxInt / 2) {
-    return Status::error(MLA_UNSUPPORTED, "kv_cache", text(slots, " slots, topk ", p.topk),
-                         "fewer than 2^31 slots and a topk below 2^30");
-  }
+  MLA_TRY(check_extents({{"num_pages", p.num_pages},
+                         {"page_size", p.page_size},
+                         {"topk", p.topk},
+                         {"extra_num_pages", p.extra_num_pages},
+                         {"extra_page_size", p.extra_page_size},
+                         {"extra_topk", p.extra_topk}}));
+  const bool gathers = traits.load == Load::gather;
+  MLA_TRY(check_absent({{"max_logits", p.max_logits, 0}}));
+  if (!gathers) MLA_TRY(check_absent({{"extra_kv_cache", p.extra_kv_latent, 0}}));
   *attention = {};
   attention->device = p.device;
-  attention->gathers = traits.load == Load::gather;
   MLA_TRY(set_shape({p.batch, p.q_len, p.num_heads, p.max_splits, false}, traits, attention));
   set_query_and_results(p, traits, attention);
+  attention->results.sink = static_cast<const float*>(p.attn_sink);
   RowSource& source = attention->source;
-  source.entries = static_cast<const int32_t*>(p.indices);
-  source.entries_stride_b = p.indices_stride_b;
-  source.entries_stride_s = p.indices_stride_s;
-  source.width = p.topk;
-  source.lengths = static_cast<const int32_t*>(p.topk_length);
-  source.lengths_stride_b = p.topk_length_stride_b;
-  source.lengths_stride_s = p.topk_length_stride_s;
-  source.capacity = p.topk;
-  source.limit = slots;
   source.entry_tokens = 1;
   source.page_size = 1;
   source.page_units = 1;
-  source.fill = attention->gathers;
-  attention->has_tokens = slots > 0 && p.topk > 0;
-  if (attention->gathers) return {};
+  MLA_TRY(set_entries(p, "kv_cache", &source.main));
+  if (gathers) MLA_TRY(set_gathered(p, traits, attention));
+  attention->has_tokens =
+      source.main.limit * source.main.width > 0 || source.extra.limit * source.extra.width > 0;
+  if (gathers) return {};
   MLA_TRY(set_paged(p, attention));
   return check_kv(attention->kv, traits.kv);
 }
 
 namespace sparse_decode {
 
+Status check_extra(const Problem& p) {
+  if (p.extra_indices == nullptr) return {};
+  return check_present({{"extra_kv_cache", p.extra_kv_latent,
+                         saturating_product({p.extra_num_pages, p.extra_page_size})}});
+}
+
 void set_gathered_kv(const WorkspaceLayout& layout, void* workspace, AttentionProblem* attention) {
   uint16_t* const rows =
       reinterpret_cast<uint16_t*>(static_cast<char*>(workspace) + layout.gathered);
-  const int64_t stride = layout.table_stride * kHeadDim;
-  attention->kv = {{rows, rows + kLatent, stride, kHeadDim, stride, kHeadDim},
+  const int64_t columns = attention->gathered_columns;
+  const int64_t stride = layout.table_stride * columns;
+  attention->kv = {{rows, rows + attention->shape.d_v, stride, columns, stride, columns},
                    false,
                    attention->shape.rows,
                    static_cast<int32_t>(layout.table_stride)};
-}
-
-mla_gather_kv_problem gather_problem(const Problem& p, const AttentionProblem& attention,
-                                     const WorkspaceLayout& layout, void* workspace) {
-  uint16_t* const rows =
-      reinterpret_cast<uint16_t*>(static_cast<char*>(workspace) + layout.gathered);
-  return as_gather(p, row_arrays(attention, layout, workspace).table, rows, kHeadDim,
-                   rows + kLatent, kHeadDim, attention.shape.rows * layout.table_stride);
+  set_keys_without_rope(attention);
 }
 
 }  // namespace sparse_decode

@@ -16,10 +16,8 @@ namespace sparse_decode {
 // Makes the rows that are gathered in the workspace the KV of the attention.
 void set_gathered_kv(const WorkspaceLayout& layout, void* workspace, AttentionProblem* attention);
 
-// Returns the problem of gather_kv that gathers the selected rows into the workspace.
-mla_gather_kv_problem gather_problem(const mla_sparse_decode_problem& problem,
-                                     const AttentionProblem& attention,
-                                     const WorkspaceLayout& layout, void* workspace);
+// Refuses an extra cache of which rows are selected, but which is not there.
+Status check_extra(const mla_sparse_decode_problem& problem);
 
 }  // namespace sparse_decode
 }  // namespace mla::sm100

@@ -12,9 +12,10 @@ namespace mla::sm100 {
 
 // Sparse decode is dense decode over the selected slots, as pages of one token or gathered into
 // bf16 rows.
-template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule>
+template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk = kHeadDim,
+          ExtraKv kExtraKv = ExtraKv::same>
 struct SparseDecode : Op<mla_sparse_decode_problem> {
-  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule));
+  static_assert(sparse_decode::supports(kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv));
 
   static Status can_run(const Problem& problem);
   static Status workspace_size(const Problem& problem, int64_t* bytes);
@@ -22,7 +23,8 @@ struct SparseDecode : Op<mla_sparse_decode_problem> {
   static Status prepare(int32_t device);
 
  private:
-  static constexpr cuda::Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule};
+  static constexpr cuda::Traits kTraits = {kQ,        kKv,  kOut,    kLoad,
+                                           kSchedule, kDQk, kLatent, kExtraKv};
 };
 
 }  // namespace mla::sm100

@@ -102,6 +102,7 @@ __global__ void __launch_bounds__(kBoxThreads)
   using Element = typename Kernel::Element;
   using cute::get;
   constexpr int kBytes = sizeof(Element);
+  constexpr int kLatentDim = Kernel::TileShapeL::value;
   __shared__ alignas(1024) unsigned char buffer[16384];
   __shared__ uint64_t barrier;
   if (threadIdx.x == 0) {
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(kBoxThreads)
   if (tokens == 0) return;
 
   for (int head = 0; head < 128; head += 64) {
-    for (int d = 0; d < 512; d += 64) {
+    for (int d = 0; d < kLatentDim; d += 64) {
       checker.check(maps.tma_load_q_latent.get_tma_descriptor(), rows64, d, head, row, [&](int i) {
         return main.ptr_q_latent + (head + i) * get<0>(main.stride_q_latent) +
                row * get<2>(main.stride_q_latent) + d;
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(kBoxThreads)
       return token < end ? base + token * get<0>(stride) + page * get<2>(stride) + d : nullptr;
     };
     for (int token = first; token < first + 128; token += 64) {
-      for (int d = 0; d < 512; d += 64) {
+      for (int d = 0; d < kLatentDim; d += 64) {
         checker.check(maps.tma_load_c_latent.get_tma_descriptor(), rows64, d, token, page,
                       [&](int i) {
                         return token_row(main.ptr_c_latent, main.stride_c_latent, token + i, d);
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(kBoxThreads)
       });
     }
     for (int token = first; token < first + 128; token += 32) {
-      for (int d = 0; d < 512; d += 128 / kBytes) {
+      for (int d = 0; d < kLatentDim; d += 128 / kBytes) {
         checker.check(maps.tma_load_c_latent_transpose.get_tma_descriptor(), columns, d, token,
                       page, [&](int i) {
                         return token_row(main.ptr_c_latent, main.stride_c_latent, token + i, d);

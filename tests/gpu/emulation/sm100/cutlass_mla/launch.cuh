@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kEmulationThreads)
     emulate(const __grid_constant__ typename Kernel::Params params) {
   using Element = typename Kernel::Element;
   using ElementOut = typename Kernel::ElementOut;
-  constexpr int kLatentDim = 512;
+  constexpr int kLatentDim = Kernel::TileShapeL::value;
   constexpr int kRopeDim = 64;
   constexpr int kTile = 128;
   constexpr int kColumns = kLatentDim / kEmulationThreads;

@@ -1,5 +1,5 @@
-// The host side of the sm100 payload against tables worked by hand; prints what differs and exits
-// with 1.
+// The host side of dense decode, and what sparse decode shares with it, against tables worked by
+// hand; prints what differs and exits with 1.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "common/status.h"
-#include "cuda/device.h"
 #include "sm100/cutlass_mla/split_heuristic.h"
+#include "sm100/cutlass_mla/workspace.h"
 #include "sm100/decode/problem.h"
-#include "sm100/sparse_decode/problem.h"
+#include "tests/sm100/support.h"
 
 namespace mla::sm100 {
 
-// A B200 of 148 multiprocessors stands behind every device, and nothing is launched.
+// Nothing is launched.
 Status prepare_rows(const RowShape&, const RowSource&, const RowArrays&, const QueryPacking&,
                     const RowResults&, cudaStream_t) {
   return {};
@@ -22,28 +22,10 @@ Status prepare_rows(const RowShape&, const RowSource&, const RowArrays&, const Q
 
 }  // namespace mla::sm100
 
-extern "C" {
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = 148;
-  return cudaSuccess;
-}
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-const char* cudaGetErrorName(cudaError_t) { return ""; }
-const char* cudaGetErrorString(cudaError_t) { return ""; }
-}
-
 namespace {
 
 using namespace mla;
 using namespace mla::sm100;
-
-int failures = 0;
-
-void check(bool passed, const std::string& what) {
-  if (passed) return;
-  std::printf("FAILED: %s\n", what.c_str());
-  ++failures;
-}
 
 // Tiles of 128 tokens into at most `most` parts, none of them empty.
 static_assert(num_splits(0, 8) == 0);
@@ -74,8 +56,10 @@ const Traits kTmaPersistent = {DType::bf16, DType::bf16, DType::bf16, Load::tma,
 const Traits kCpasync = {DType::bf16, DType::bf16, DType::bf16, Load::cpasync,
                          Schedule::individual};
 const Traits kQuantised = {DType::e4m3, DType::e4m3, DType::bf16, Load::tma, Schedule::individual};
-
-void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
+const Traits kNoRope = {DType::bf16,          DType::bf16, DType::bf16, Load::tma,
+                        Schedule::individual, 512,         512};
+const Traits kShort = {DType::bf16,          DType::bf16, DType::bf16, Load::tma,
+                       Schedule::individual, 320,         256};
 
 // 16 requests of one token, 128 heads, a table of 32 pages of 128 tokens each.
 mla_decode_problem decode_problem() {
@@ -178,9 +162,6 @@ void test_refusals() {
           [](Problem& p) { p.kv_rope_stride_page = int64_t{1} << 40; });
   refuses(kTma, "kv_cache", "below 2^40", [](Problem& p) { p.kv_rope_stride_page = INT64_MAX; });
   refuses(kTma, "kv_cache", "multiples of 16", [](Problem& p) { p.kv_rope_stride_page = -1024; });
-  refuses(kTma, "out", "contiguous", [](Problem& p) { p.out_stride_h = 528; });
-  refuses(kTma, "out", "contiguous", [](Problem& p) { p.out_stride_b = 129 * 512; });
-  refuses(kTma, "out", "contiguous", [](Problem& p) { p.out = at(0x400008); });
 }
 
 void test_splits() {
@@ -202,8 +183,8 @@ void test_splits() {
 }
 
 void test_workspace() {
-  // rows: 4 arrays of 16 int32 = 256; table 16 * 32 * 4 = 2048; LSE 16 * 128 * 4 = 8192.
-  constexpr int64_t kFixed = 256 + 2048 + 8192;
+  // rows: 5 arrays of 16 int32, in 512; table 16 * 32 * 4 = 2048; LSE 16 * 128 * 4 = 8192.
+  constexpr int64_t kFixed = 512 + 2048 + 8192;
   constexpr int64_t kPartial = 16 * 128 * 513 * 4;  // of one split
   needs(kTma, kFixed, [](Problem& p) { p.max_splits = 1; });
   needs(kTma, kFixed + 4 * kPartial, [](Problem&) {});
@@ -239,10 +220,45 @@ void test_workspace() {
     p.table_width = 30;
   });
   // Contiguous KV has no table.
-  needs(kTma, 256 + 8192, [](Problem& p) {
+  needs(kTma, 512 + 8192, [](Problem& p) {
     p.max_splits = 1;
     p.block_table = nullptr;
   });
+  // O that the kernel cannot write where it belongs: strided, unaligned, or not yet there.
+  constexpr int64_t kOut = 2097152;
+  for (const auto& change : std::vector<void (*)(Problem&)>{
+           [](Problem& p) { p.out_stride_h = 528; }, [](Problem& p) { p.out_stride_b = 129 * 512; },
+           [](Problem& p) { p.out = at(0x400008); }, [](Problem& p) { p.out = nullptr; }}) {
+    needs(kTma, kFixed + kOut, [&](Problem& p) {
+      p.max_splits = 1;
+      change(p);
+    });
+  }
+  // Rows of 512 columns: Q is packed, with zeros behind it, into as many columns as rows of 576.
+  needs(kNoRope, kFixed + 2359296, [](Problem& p) { p.max_splits = 1; });
+  // Rows of 320 columns: Q in place; partial results of 256 columns.
+  constexpr int64_t kShortPartial = 16 * 128 * 257 * 4;
+  needs(kShort, kFixed + 2 * kShortPartial, [](Problem& p) {
+    p.max_splits = 2;
+    p.out_stride_b = p.out_stride_s = 128 * 256;
+    p.out_stride_h = 256;
+  });
+}
+
+void test_widths() {
+  const AttentionProblem usual = accepts(kTma, [](Problem&) {});
+  check(usual.kv.rope == at(0x100400) && reads_query_in_place(usual), "576 columns as they are");
+  const AttentionProblem bare =
+      accepts(kNoRope, [](Problem& p) { p.kv_rope = p.q_rope = nullptr; });
+  check(bare.kv.rope == bare.kv.latent && bare.kv.rope_stride_page == bare.kv.latent_stride_page &&
+            bare.kv.rope_stride_token == bare.kv.latent_stride_token,
+        "keys without a rope part give their first columns");
+  check(!reads_query_in_place(bare) && bare.query.latent_bytes == 1024 &&
+            bare.query.rope_bytes == 0 && bare.query.row_bytes == 1152,
+        "queries without a rope part are packed with zeros behind them");
+  const AttentionProblem narrow = accepts(kShort, [](Problem&) {});
+  check(reads_query_in_place(narrow) && narrow.query.row_bytes == 640 && narrow.shape.d_v == 256,
+        "320 columns as they are");
 }
 
 void test_scales() {
@@ -256,44 +272,13 @@ void test_scales() {
   check(attention.out_scale == 6, "the KV scale folds into the output scale");
 }
 
-void test_sparse() {
-  mla_sparse_decode_problem p = {};
-  p.op = MLA_OP_SPARSE_DECODE;
-  p.kv_latent = at(0x100000);
-  p.kv_rope = at(0x100400);
-  p.kv_latent_stride_page = p.kv_rope_stride_page = 70 * 576;  // pages of 64 with a gap
-  p.kv_latent_stride_token = p.kv_rope_stride_token = 576;
-  p.indices = at(0x200000);
-  p.batch = 3;
-  p.q_len = 2;
-  p.num_heads = 16;
-  p.num_pages = 9;
-  p.page_size = 64;
-  p.topk = 100;
-  p.softmax_scale = p.q_scale = p.kv_scale = p.out_scale = 1;
-  AttentionProblem attention;
-  check(describe_all(p, kCpasync, &attention).ok(), "a strided pool");
-  check(attention.source.page_units == 70 && attention.source.token_units == 1 &&
-            attention.kv.latent_stride_page == 576,
-        "slots count in rows of the pool, gaps included");
-  WorkspaceLayout layout;
-  check(lay_out(attention, &layout).ok() && layout.table_stride == 128, "a table of whole tiles");
-  p.kv_rope_stride_page = 64 * 576;
-  check(!describe_all(p, kCpasync, &attention).ok(), "other proportions");
-  p.kv_latent_stride_page = p.kv_rope_stride_page = int64_t{1} << 38;
-  check(!describe_all(p, kCpasync, &attention).ok(), "more units than 31 bits hold");
-  p.kv_latent_stride_page = p.kv_rope_stride_page = 70 * 576;
-  p.attn_sink = at(0x1000);
-  check(!describe_all(p, kCpasync, &attention).ok(), "a sink");
-}
-
 }  // namespace
 
 int main() {
   test_refusals();
   test_splits();
   test_workspace();
+  test_widths();
   test_scales();
-  test_sparse();
   return failures == 0 ? 0 : 1;
 }

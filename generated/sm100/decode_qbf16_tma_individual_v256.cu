@@ -1,0 +1,4 @@
+// Generated from codegen/matrix.
+#include "sm100/decode/decode.cuh"
+
+template struct mla::sm100::Decode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::tma, mla::Schedule::individual, 320, 256>;
