@@ -159,8 +159,8 @@ class Variant:
     """One kernel: an op on an arch, its baked traits in the order of its name, and what it accepts at run time.
 
     ``name`` is the exported id: file, symbol, registry key and test id all derive from it. ``unit`` is the translation
-    unit that instantiates it, with those that differ in the traits of ``APART``, and its arch's ``one_unit``, only. ``folder`` is where under
-    ``csrc/`` its op is written, and its C++ namespace.
+    unit that instantiates it, with those that differ only in the traits of ``APART`` and of its arch's ``one_unit``.
+    ``folder`` is where under ``csrc/`` its op is written, and its C++ namespace.
     """
 
     name: str

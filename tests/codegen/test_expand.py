@@ -64,6 +64,14 @@ def test_a_trait_is_left_out_of_names_where_it_is_unnamed():
     assert odd.unit_name("cpu", "decode", {**traits, "load": "tma"}) == "decode_qbf16_tma_split"
 
 
+def test_variants_that_share_a_kernel_are_in_one_unit():
+    """On Blackwell, rows of 512 columns have the kernel of rows of 576, and those of 320 have another."""
+    unit = "decode_qbf16_tma_individual"
+    found = {variant.name: variant.unit for variant in checked(load()) if variant.unit.startswith(unit)}
+    name = "sm100f_decode_qbf16_kvbf16_obf16_tma_individual"
+    assert found == {name: unit, f"{name}_d512": unit, f"{name}_d320_v256": f"{unit}_v256"}
+
+
 def test_names_are_unique_and_follow_the_order_of_the_traits():
     matrix = load()
     variants = checked(matrix)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tests.support.native import host, on_host
 
-
 SHARED = (
     "package/csrc/common/status.cpp",
     "package/csrc/sm100/cutlass_mla/attention_problem.cpp",

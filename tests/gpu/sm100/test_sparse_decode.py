@@ -53,7 +53,9 @@ def check(case: SparseDecode) -> None:
     inputs = case.tensors()
     shape = (case.batch, case.q_len, case.num_heads, case.row.form.d_v)
     lse = memory.guarded((case.batch, case.num_heads, case.q_len), torch.float32, "cuda", pad=1)
-    flat = memory.guarded((shape[0] * shape[1] * shape[2] * shape[3],), memory.DTYPES[variant.out_dtype], "cuda", pad=64)
+    flat = memory.guarded(
+        (shape[0] * shape[1] * shape[2] * shape[3],), memory.DTYPES[variant.out_dtype], "cuda", pad=64
+    )
     case.launch(inputs, out=flat.view.view(shape), lse=lse.view)
     flat.assert_guards("out")
     lse.assert_guards("lse")
