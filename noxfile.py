@@ -223,7 +223,8 @@ def fuzz(session: nox.Session) -> None:
 def mutants(session: nox.Session) -> None:
     """Make small changes of the sources, one at a time, which the tests must notice; `-- NAME...` chooses some."""
     session.install(*group("test"), TORCH)
-    session.run("python", "-m", "ci.mutants", *session.posargs)
+    install_toolkit(session, "cudart", "crt")
+    session.run("python", "-m", "ci.mutants", *session.posargs, env={"MLA_KERNELS_HEADERS": "required"})
 
 
 @nox.session

@@ -148,23 +148,27 @@ struct Selection {
 template <DType kKv>
 struct Cache {
   static constexpr CacheFormat kFormat = kCacheFormat<kKv, 512, 512>;
-  int pages, page_size;
+  int pages, page_size, first;
   int64_t page_bytes;
   std::vector<uint8_t> bytes;
 
-  Cache(int pages, int page_size)
+  // Its memory begins `first` bytes behind an address of whole vectors.
+  Cache(int pages, int page_size, int first)
       : pages(pages),
         page_size(page_size),
+        first(first),
         page_bytes(kFormat.page_bytes(page_size)),
-        bytes(static_cast<size_t>(pages) * page_bytes) {
+        bytes(static_cast<size_t>(first + pages * page_bytes)) {
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(0x20 + below(0x58));  // finite codes
   }
+
+  uint8_t* data() { return bytes.data() + first; }
 
   // The row of a slot as gather_kv reads it.
   std::vector<uint16_t> row(int32_t slot) {
     mla_gather_kv_problem p = {};
     std::vector<uint16_t> found(512);
-    p.kv_latent = bytes.data();
+    p.kv_latent = data();
     p.kv_latent_stride_page = page_bytes;
     p.kv_latent_stride_token = kFormat.token_bytes;
     p.num_pages = pages;
@@ -181,11 +185,11 @@ struct Cache {
 };
 
 template <DType kKv, DType kExtra>
-void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk) {
+void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk, int first = 0) {
   const Traits traits = {DType::bf16,          kKv, DType::bf16, Load::gather,
                          Schedule::individual, 512, 512,         extra_kv};
-  Cache<kKv> cache(7, 5);
-  Cache<kExtra> extra(4, 3);
+  Cache<kKv> cache(7, 5, first);
+  Cache<kExtra> extra(4, 3, 0);
   Selection selection(35, topk), extra_selection(12, extra_topk);
   Queries queries(2, Cache<kKv>::kFormat.latent, Cache<kKv>::kFormat.rope, 0);
   mla_sparse_decode_problem p = {};
@@ -209,11 +213,11 @@ void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk) {
   set(extra, extra_selection, &p.extra_kv_latent_stride_page, &p.extra_kv_latent_stride_token,
       &p.extra_num_pages, &p.extra_page_size, &p.extra_topk, &p.extra_indices_stride_b,
       &p.extra_indices_stride_s, &p.extra_topk_length_stride_b, &p.extra_topk_length_stride_s);
-  p.kv_latent = cache.bytes.data();
+  p.kv_latent = cache.data();
   p.indices = selection.indices.data();
   p.topk_length = selection.counts.data();
   if (extra_topk > 0) {
-    p.extra_kv_latent = extra.bytes.data();
+    p.extra_kv_latent = extra.data();
     p.extra_indices = extra_selection.indices.data();
     p.extra_topk_length = extra_selection.counts.data();
   }
@@ -233,9 +237,9 @@ void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk) {
         extra_topk > 0 ? extra_selection.expected(row) : std::vector<int32_t>();
     const auto tokens = static_cast<int32_t>(first.size() + second.size());
     const std::string name = "row " + std::to_string(row) + " of " + cache.kFormat.name;
-    check(launch.arrays.lengths[row] == tokens &&
-              launch.arrays.extra_lengths[row] == static_cast<int32_t>(second.size()),
-          name + ": its tokens");
+    const bool counts_both = launch.arrays.table == nullptr ||
+                             launch.arrays.extra_lengths[row] == static_cast<int>(second.size());
+    check(launch.arrays.lengths[row] == tokens && counts_both, name + ": its tokens");
     bool equal = true;
     for (int i = 0; i < launch.arrays.table_stride; ++i) {
       std::vector<uint16_t> wanted(512, i < tile_count(tokens) * kTileTokens ? 0 : kPoison);
@@ -304,6 +308,9 @@ int main() {
   test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 20, 9);
   test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 300, 0);
   test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 0, 40);
+  test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 0, 0);
+  test_two_caches<DType::fp8_ds_mla, DType::fp8_ds_mla>(ExtraKv::same, 30, 20, 4);
+  test_two_caches<DType::mxfp4_ds_v4, DType::mxfp4_ds_v4>(ExtraKv::same, 30, 20, 1);
   test_two_caches<DType::fp8_ds_v41, DType::fp4_ds_v41>(ExtraKv::fp4_ds_v41, 130, 260);
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     for (const bool sink : {false, true}) {

@@ -56,11 +56,15 @@ void test_sparse() {
   p.attn_sink = at(0x1000);
   p.num_heads = 128;
   p.out = at(0x400000);
-  p.out_stride_b = p.out_stride_s = 128 * 512;
+  p.out_stride_b = 2 * 128 * 512;
+  p.out_stride_s = 128 * 512;
   p.out_stride_h = 512;
   check(describe_all(p, kCpasync, &attention).ok() && !writes_out_in_place(attention),
         "a sink scales outputs that are copied");
   p.attn_sink = nullptr;
+  check(describe_all(p, kCpasync, &attention).ok() && writes_out_in_place(attention),
+        "without one they lie where they belong");
+  p.out_stride_b = 128 * 512;
   check(describe_all(p, kCpasync, &attention).ok() && !writes_out_in_place(attention),
         "rows of 2 tokens that lie one batch apart");
   p.extra_kv_latent = at(0x600000);
@@ -115,7 +119,7 @@ void test_two_caches() {
             std::string(last_error()).rfind("extra_kv_cache\n", 0) == 0,
         "pages of the extra cache that are not padded");
   p.extra_kv_latent = nullptr;
-  check(!sparse_decode::check_extra(p).ok(), "rows of an extra cache that is not there");
+  check(!sparse_decode::check_extra(p).ok(), "an extra cache without memory");
 }
 
 }  // namespace

@@ -113,9 +113,11 @@ class Sparse:
         sink = random(source, self.num_heads, deviation=3.0).to(self.row.device)
         return {"attn_sink": sink} if self.sink else {}
 
-    def selection(self, source: torch.Generator, shape: tuple[int, ...], num_slots: int) -> tuple[Tensor, Tensor]:
-        """Make indices [*shape], and how many indices of each token count."""
-        indices = choose(source, shape, num_slots, self.lead, self.absent)
+    def selection(
+        self, source: torch.Generator, shape: tuple[int, ...], num_slots: int, lead: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        """Make indices [*shape], of which the first ``lead`` are absent, and how many indices of each token count."""
+        indices = choose(source, shape, num_slots, lead, self.absent)
         if not self.counts:
             return indices, torch.full(shape[:-1], shape[-1], dtype=torch.int32)
         counts = torch.randint(0, shape[-1] + 1, shape[:-1], generator=source).int()
@@ -168,7 +170,8 @@ class SparseDecode(Sparse):
         if self.extra_topk:
             caches["extra_"] = (5, 3, self.extra_topk)
         for prefix, (num_pages, page_size, topk) in caches.items():
-            indices, counts = self.selection(source, (self.batch, self.q_len, topk), num_pages * page_size)
+            lead = 0 if prefix else self.lead
+            indices, counts = self.selection(source, (self.batch, self.q_len, topk), num_pages * page_size, lead)
             form = self.row.extra_form if prefix else self.row.form
             arguments[f"{prefix}kv_cache"] = self.pool(source, indices, num_pages, page_size, form)
             arguments[f"{prefix}indices"] = self.on_device(indices)
@@ -234,7 +237,7 @@ class SparsePrefill(Sparse):
         arguments: dict[str, Any] = {"q": self.queries(source, self.q_len), **self.sinks(source)}
         caches = {"": (self.kv_len, self.topk)} | ({"extra_": (13, self.extra_topk)} if self.extra_topk else {})
         for prefix, (kv_len, topk) in caches.items():
-            indices, counts = self.selection(source, (self.q_len, topk), kv_len)
+            indices, counts = self.selection(source, (self.q_len, topk), kv_len, 0 if prefix else self.lead)
             pool = self.pool(source, indices, kv_len, 1, self.row.form)
             arguments[f"{prefix}kv"] = tuple(part[:, 0] for part in pool) if isinstance(pool, tuple) else pool[:, 0]
             arguments[f"{prefix}indices"] = self.on_device(indices)

@@ -110,7 +110,7 @@ def test_the_page_has_the_results_that_were_measured():
 
 def test_there_are_mutants_of_every_area_and_few_survive():
     listed = mutants()
-    assert {mutant.table for mutant in listed} >= {"ci", "cpu", "generator", "launcher", "python", "sm90"}
+    assert {mutant.table for mutant in listed} >= {"ci", "cpu", "generator", "launcher", "python", "sm90", "sm100"}
     assert sum(not mutant.gpu for mutant in listed) >= 80
     results = Results().by_name
     outcomes = [results[mutant.name].outcome for mutant in listed if mutant.name in results]

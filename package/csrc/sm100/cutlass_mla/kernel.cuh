@@ -11,20 +11,17 @@
 // The example's headers use what they do not include.
 #include <iostream>
 
+#include "cuda/cutlass_element.cuh"
+#include "cuda/device.h"
+#include "cuda/launch.h"
 #include "cutlass/cutlass.h"
 #include "cutlass/device_kernel.h"
 #include "cutlass/fast_math.h"
 #include "cutlass/kernel_hardware_info.h"
-// clang-format off
-#include "kernel/sm100_fmha_mla_tma_warpspecialized.hpp"
 #include "kernel/sm100_fmha_mla_reduction.hpp"
 #include "kernel/sm100_mla_tile_scheduler.hpp"
-// clang-format on
-
-#include "cuda/cutlass_element.cuh"
-#include "cuda/device.h"
-#include "cuda/launch.h"
 #include "sm100/cutlass_mla/attention_problem.h"
+#include "sm100/cutlass_mla/cp_async_wait.cuh"
 #include "sm100/cutlass_mla/launch.cuh"
 #include "sm100/cutlass_mla/params_cache.h"
 #include "sm100/cutlass_mla/split_heuristic.h"

@@ -53,12 +53,23 @@ __global__ void __launch_bounds__(cuda::kRowThreads, kMinBlocks<kKv, kExtra, kDQ
   }
 }
 
+template <DType kKv, DType kExtra, DType kOut, int kDQk>
+Status prepare(int32_t device) {
+  static cuda::PreparedDevices prepared;
+  return prepared.ensure(device, [device]() {
+    return cuda::load_kernels(
+        device, {reinterpret_cast<const void*>(gather_kernel<kKv, kExtra, kOut, kDQk, true>),
+                 reinterpret_cast<const void*>(gather_kernel<kKv, kExtra, kOut, kDQk, false>)});
+  });
+}
+
 // Gathers into `out`, bf16 rows [rows, table_stride, kDQk].
 //
 // @pre `prepare_rows` has filled the arrays, earlier on the same stream.
 template <DType kKv, DType kExtra, DType kOut, int kDQk>
 Status launch(const mla_sparse_decode_problem& problem, int32_t rows, const RowArrays& arrays,
               uint16_t* out, cudaStream_t stream) {
+  if (arrays.table == nullptr) return {};  // nothing can be selected
   using Packs = cuda::RowPacks<kOut, kKv, kDQk, kLatent>;
   constexpr int kLatentColumns = kCacheFormat<kKv, kDQk, kLatent>.latent;
   const Selected<kKv, kExtra, kDQk> selected = {

@@ -16,7 +16,7 @@ namespace sparse_decode {
 // Makes the rows that are gathered in the workspace the KV of the attention.
 void set_gathered_kv(const WorkspaceLayout& layout, void* workspace, AttentionProblem* attention);
 
-// Refuses an extra cache of which rows are selected, but which is not there.
+// Refuses an extra cache that has rows but no memory.
 Status check_extra(const mla_sparse_decode_problem& problem);
 
 }  // namespace sparse_decode

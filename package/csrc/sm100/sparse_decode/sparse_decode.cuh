@@ -50,6 +50,9 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::launch(con
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
           ExtraKv kExtraKv>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::prepare(int32_t device) {
+  if constexpr (kLoad == Load::gather) {
+    MLA_TRY((gather_selected::prepare<kKv, extra_format(kExtraKv, kKv), kQ, kDQk>(device)));
+  }
   return Dense<kQ, kOut, kLoad, kSchedule>::prepare(device);
 }
 
