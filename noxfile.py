@@ -134,7 +134,7 @@ def units(session: nox.Session) -> None:
         build(session, payload, "--one-of-each-op")
         inspect_objects(session, payload)
     session.install("pytest", "pyelftools==0.33")
-    install_toolkit(session, "cudart", "crt")
+    install_toolkit(session, "cudart", "crt", "cccl")
     required = {"MLA_KERNELS_HEADERS": "required"}
     tests = ("tests/sm90", "tests/sm100", "tests/packaging/measure/compiled_units.py")
     session.run("pytest", *tests, "-p", "no:cacheprovider", env=required)
@@ -223,7 +223,7 @@ def fuzz(session: nox.Session) -> None:
 def mutants(session: nox.Session) -> None:
     """Make small changes of the sources, one at a time, which the tests must notice; `-- NAME...` chooses some."""
     session.install(*group("test"), TORCH)
-    install_toolkit(session, "cudart", "crt")
+    install_toolkit(session, "cudart", "crt", "cccl")
     session.run("python", "-m", "ci.mutants", *session.posargs, env={"MLA_KERNELS_HEADERS": "required"})
 
 
