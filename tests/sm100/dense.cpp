@@ -128,8 +128,12 @@ void needs(const Traits& traits, int64_t bytes, const Change& change) {
 using Problem = mla_decode_problem;
 
 void test_refusals() {
-  refuses(kTma, "num_heads", "1 to 128", [](Problem& p) { p.num_heads = 129; });
-  refuses(kTma, "num_heads", "1 to 128", [](Problem& p) { p.num_heads = 0; });
+  refuses(kTma, "num_heads", "1 to 256", [](Problem& p) { p.num_heads = 257; });
+  refuses(kTma, "num_heads", "1 to 256", [](Problem& p) { p.num_heads = 0; });
+  refuses(kTma, "num_heads", "1 to 128 for contiguous", [](Problem& p) {
+    p.num_heads = 129;
+    p.block_table = nullptr;
+  });
   refuses(kTma, "batch", "0 or more", [](Problem& p) { p.batch = -1; });
   refuses(kTma, "page_size", "load cpasync", [](Problem& p) { p.page_size = 64; });
   refuses(kCpasync, "page_size", "powers of two up to 128", [](Problem& p) { p.page_size = 48; });
@@ -207,6 +211,11 @@ void test_workspace() {
   needs(kTma, 256 + 256 + 512, [](Problem& p) {
     p.batch = p.max_splits = 1;
     p.q_latent_stride_b = p.q_rope_stride_b = 0;
+  });
+  // 129 heads are two tiles, which have rows of their own: twice of all but the padding.
+  needs(kTma, 768 + 2 * (2048 + 8192 + 2359296 + 2097152), [](Problem& p) {
+    p.max_splits = 1;
+    p.num_heads = 129;
   });
   // e4m3 packs half the bytes.
   needs(kQuantised, kFixed + 1179648 + 2097152, [](Problem& p) {

@@ -97,23 +97,25 @@ struct Queries {
   }
 };
 
-void test_packed_queries(const Traits& traits, int latent, int rope, int gap) {
-  Queries queries(5, latent, rope, gap);
+void test_packed_queries(const Traits& traits, int latent, int rope, int gap, int heads) {
+  Queries queries(heads, latent, rope, gap);
   mla_sparse_decode_problem p = {};
   queries.set(&p);
-  std::vector<uint16_t> out(size_t{6} * 5 * traits.d_v);
+  std::vector<uint16_t> out(size_t{6} * heads * traits.d_v);
   p.out = out.data();
   p.out_stride_h = traits.d_v;
-  p.out_stride_s = 5 * traits.d_v;
+  p.out_stride_s = heads * traits.d_v;
   p.out_stride_b = 3 * p.out_stride_s;
   Launch launch(p, traits);
   const int columns = traits.d_v + kRope;
   const auto* packed = launch.at<uint16_t>(launch.layout.query);
   bool equal = launch.layout.packs_query;
-  for (int row = 0; row < 6; ++row) {
+  const int tiles = (heads + kHeads - 1) / kHeads;
+  for (int row = 0; row < 6 * tiles; ++row) {
     for (int h = 0; h < kHeads; ++h) {
+      const int head = row % tiles * kHeads + h;
       for (int c = 0; c < columns; ++c) {
-        const uint16_t wanted = h < 5 ? queries.expected(row, h, c) : kPoison;
+        const uint16_t wanted = head < heads ? queries.expected(row / tiles, head, c) : kPoison;
         equal &= packed[(row * kHeads + h) * columns + c] == wanted;
       }
     }
@@ -258,39 +260,44 @@ void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk, int first = 0) 
   }
 }
 
-// Outputs of 3 heads of a tensor [2, 3, 3, d_v + gap], scaled by a sink or copied.
-void test_results(DType dtype, int d_v, int gap, bool sink) {
-  const RowShape shape = {6, 3, 3, 1, d_v};
-  const auto from = random_words(size_t{6} * kHeads * d_v);
-  std::vector<float> lse(6 * kHeads), sinks = {-1.5f, 0.25f, INFINITY}, lse_out(18, -7);
+// Outputs of a tensor [2, 3, heads, d_v + gap], scaled by a sink or copied; token 1 has no keys.
+void test_results(DType dtype, int heads, int d_v, int gap, bool sink) {
+  const int tiles = (heads + kHeads - 1) / kHeads;
+  const RowShape shape = {6 * tiles, 3, heads, tiles, 1, d_v};
+  const auto from = random_words(static_cast<size_t>(shape.rows) * kHeads * d_v);
+  std::vector<float> lse(static_cast<size_t>(shape.rows) * kHeads), sinks, lse_out(6 * heads, -7);
   for (float& value : lse) value = static_cast<float>(below(1000)) / 250 - 2;
+  for (int h = 0; h < heads; ++h) sinks.push_back(h == 2 ? INFINITY : below(100) / 25.f - 2);
   const int64_t stride = d_v + gap;
-  std::vector<uint16_t> out(static_cast<size_t>(18 * stride), kPoison);
-  const std::vector<int32_t> lengths = {5, 0, 1, 2, 3, 4};
+  std::vector<uint16_t> out(static_cast<size_t>(6 * heads * stride), kPoison);
+  std::vector<int32_t> lengths;
+  for (int row = 0; row < shape.rows; ++row) lengths.push_back(row / tiles == 1 ? 0 : row + 1);
   const RowResults results = {out.data(),
-                              {9 * stride, 3 * stride, stride},
+                              {3 * heads * stride, heads * stride, stride},
                               lse_out.data(),
-                              {9, 3, 1},
+                              {3 * heads, heads, 1},
                               sink ? sinks.data() : nullptr};
   check(unpack_rows(shape, lengths.data(), from.data(), dtype, lse.data(), results, nullptr).ok(),
         "the kernel that unpacks");
   bool equal = true;
-  for (int row = 0; row < 6; ++row) {
-    for (int h = 0; h < 3; ++h) {
-      const float share = sink ? 1 / (1 + std::exp(sinks[h] - lse[row * kHeads + h])) : 1;
-      equal &= lse_out[row * 3 + h] == (row == 1 ? -7 : lse[row * kHeads + h]);
+  for (int token = 0; token < 6; ++token) {
+    for (int h = 0; h < heads; ++h) {
+      const size_t at = static_cast<size_t>(token * tiles + h / kHeads) * kHeads + h % kHeads;
+      const float share = sink ? 1 / (1 + std::exp(sinks[h] - lse[at])) : 1;
+      equal &= lse_out[token * heads + h] == (token == 1 ? -7 : lse[at]);
       for (int c = 0; c < stride; ++c) {
         uint16_t wanted = kPoison;
-        if (row != 1 && c < d_v) {
-          const uint16_t given = from[(row * kHeads + h) * d_v + c];
+        if (token != 1 && c < d_v) {
+          const uint16_t given = from[at * d_v + c];
           wanted = dtype == DType::fp16 ? scaled<__half>(given, share)
                                         : scaled<__nv_bfloat16>(given, share);
         }
-        equal &= out[(row * 3 + h) * stride + c] == wanted;
+        equal &= out[(token * heads + h) * stride + c] == wanted;
       }
     }
   }
-  check(equal, std::string("results of ") + std::to_string(d_v) + (sink ? ", a sink" : ""));
+  check(equal, "results of " + std::to_string(heads) + " heads, " + std::to_string(d_v) +
+                   (sink ? " columns and a sink" : " columns"));
 }
 
 constexpr Traits traits_of(DType kv, Load load, int d_qk) {
@@ -301,10 +308,11 @@ constexpr Traits traits_of(DType kv, Load load, int d_qk) {
 
 int main() {
   for (const int gap : {0, 3}) {
-    test_packed_queries(traits_of(DType::bf16, Load::cpasync, 576), 512, 64, gap);
-    test_packed_queries(traits_of(DType::bf16, Load::cpasync, 512), 512, 0, gap);
-    test_packed_queries(traits_of(DType::fp8_ds_v4, Load::gather, 512), 448, 64, gap);
+    test_packed_queries(traits_of(DType::bf16, Load::cpasync, 576), 512, 64, gap, 5);
+    test_packed_queries(traits_of(DType::bf16, Load::cpasync, 512), 512, 0, gap, 5);
+    test_packed_queries(traits_of(DType::fp8_ds_v4, Load::gather, 512), 448, 64, gap, 5);
   }
+  test_packed_queries(traits_of(DType::bf16, Load::cpasync, 512), 512, 0, 0, 131);
   test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 20, 9);
   test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 300, 0);
   test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 0, 40);
@@ -314,9 +322,10 @@ int main() {
   test_two_caches<DType::fp8_ds_v41, DType::fp4_ds_v41>(ExtraKv::fp4_ds_v41, 130, 260);
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     for (const bool sink : {false, true}) {
-      test_results(dtype, 512, 0, sink);
-      test_results(dtype, 256, 5, sink);
+      test_results(dtype, 3, 512, 0, sink);
+      test_results(dtype, 3, 256, 5, sink);
     }
+    test_results(dtype, 140, 256, 0, true);
   }
   return failures == 0 ? 0 : 1;
 }

@@ -18,7 +18,7 @@ from tests.support.rows import Row
 
 
 @each(DENSE)
-@pytest.mark.parametrize("num_heads", [1, 16, 63, 128])
+@pytest.mark.parametrize("num_heads", [1, 16, 63, 128, 129, 256])
 def test_heads(variant: Row, num_heads: int) -> None:
     check_in_place(problem(variant, lengths=(300, 128, 20, 1, 0), num_heads=num_heads, seed=num_heads))
 

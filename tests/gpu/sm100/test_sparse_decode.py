@@ -28,6 +28,7 @@ from tests.support.sparse import SparseDecode
     {"broadcast_q": 0, "num_heads": 128},
     {"broadcast_q": 0},
     {"sink": True, "q_len": 2},
+    {"sink": True, "q_len": 2, "num_heads": 130},
     {"sink": True, "num_heads": 128, "topk": 300, "max_splits": 2},
 ], ids=str)  # fmt: skip
 def test_sparse(variant: Row, options: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ def problem(variant: Row, **options: Any) -> Decode:
 
 def check_in_place(case: Decode) -> None:
     """Run and compare; the output of 128 heads is contiguous, between guards, and the kernel writes it in place."""
-    if case.num_heads < 128:
+    if case.num_heads != 128:
         case.check()
         return
     inputs, (batch, tokens), d_v = case.tensors(), case.queries, case.row.form.d_v

@@ -55,17 +55,20 @@ bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % k
 
 Status set_shape(const Sizes& sizes, const Traits& traits, AttentionProblem* attention) {
   MLA_TRY(check_extents({{"batch", sizes.batch}, {"q_len", sizes.q_len}}));
-  if (sizes.num_heads < 1 || sizes.num_heads > kHeads) {
-    return refuse("num_heads", text(sizes.num_heads), text("1 to ", kHeads));
+  if (sizes.num_heads < 1 || sizes.num_heads > kMaxHeads) {
+    return refuse("num_heads", text(sizes.num_heads), text("1 to ", kMaxHeads));
   }
-  const int64_t rows = saturating_product({sizes.batch, sizes.q_len});
+  const int64_t head_tiles = ceil_div(sizes.num_heads, int64_t{kHeads});
+  const int64_t rows = saturating_product({sizes.batch, sizes.q_len, head_tiles});
   if (rows >= kMaxPartialRows) {
-    return refuse("batch", text(rows, " query tokens"), text("fewer than ", kMaxPartialRows));
+    return refuse("batch", text(rows, " query tokens by tiles of ", kHeads, " heads"),
+                  text("fewer than ", kMaxPartialRows));
   }
   MLA_TRY(cuda::sm_count(attention->device, &attention->sm_count));
   attention->shape.rows = static_cast<int32_t>(rows);
   attention->shape.q_len = static_cast<int32_t>(sizes.q_len);
   attention->shape.num_heads = static_cast<int32_t>(sizes.num_heads);
+  attention->shape.head_tiles = static_cast<int32_t>(head_tiles);
   attention->shape.d_v = traits.d_v;
   attention->out_dtype = traits.out;
   attention->has_rope = traits.d_qk > traits.d_v;
@@ -144,7 +147,7 @@ bool reads_query_in_place(const AttentionProblem& attention) {
 bool writes_out_in_place(const AttentionProblem& attention) {
   const RowShape& shape = attention.shape;
   const RowResults& results = attention.results;
-  if (shape.num_heads < kHeads || results.out == nullptr || results.sink != nullptr) return false;
+  if (shape.num_heads != kHeads || results.out == nullptr || results.sink != nullptr) return false;
   const int64_t row_stride = results.out_stride[shape.q_len == 1 ? 0 : 1];
   const bool has_rows = collapses(results.out_stride, shape.q_len) &&
                         (shape.rows == 1 || row_stride == int64_t{kHeads} * shape.d_v);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "common/arithmetic.h"
@@ -106,13 +107,32 @@ __device__ void pad(const RowSource& source, const TableRow& row) {
   }
 }
 
-// The heads of a row that a block copies.
+// What a row has: up to 128 heads of a query token.
+struct RowPlace {
+  int64_t b;
+  int64_t s;
+  int first_head;
+  int heads;
+
+  __device__ RowPlace(const RowShape& shape, int64_t row)
+      : b(row / shape.head_tiles / shape.q_len),
+        s(row / shape.head_tiles % shape.q_len),
+        first_head(static_cast<int>(row % shape.head_tiles) * kHeads),
+        heads(min(kHeads, shape.num_heads - first_head)) {}
+
+  // The element of its first head, in a tensor with such strides of batch, token and head.
+  __device__ int64_t offset(const int64_t (&stride)[3]) const {
+    return b * stride[0] + s * stride[1] + first_head * stride[2];
+  }
+};
+
+// The heads of a row that a block copies, which may be none.
 struct Heads {
   int first;
   int count;
 
-  __device__ Heads(int group, int num_heads)
-      : first(group * kHeadsPerBlock), count(min(kHeadsPerBlock, num_heads - first)) {}
+  __device__ Heads(int group, const RowPlace& place)
+      : first(group * kHeadsPerBlock), count(max(min(kHeadsPerBlock, place.heads - first), 0)) {}
 };
 
 template <class Word>
@@ -136,33 +156,30 @@ __device__ void clear_heads(char* to, int64_t stride, const Heads& heads, int by
 }
 
 template <class Word>
-__device__ void pack_query(const QueryPacking& query, const Heads& heads, int64_t row, int64_t b,
-                           int64_t s) {
+__device__ void pack_query(const QueryPacking& query, const Heads& heads, int64_t row,
+                           const RowPlace& place) {
   const int64_t to_stride = query.row_bytes;
   char* to = static_cast<char*>(query.packed) + row * kHeads * to_stride;
-  const char* latent = static_cast<const char*>(query.latent) + b * query.latent_stride[0] +
-                       s * query.latent_stride[1];
+  const char* latent = static_cast<const char*>(query.latent) + place.offset(query.latent_stride);
   copy_heads<Word>(latent, query.latent_stride[2], to, to_stride, heads, query.latent_bytes);
   to += query.latent_bytes;
   if (query.rope_bytes > 0) {
-    const char* rope =
-        static_cast<const char*>(query.rope) + b * query.rope_stride[0] + s * query.rope_stride[1];
+    const char* rope = static_cast<const char*>(query.rope) + place.offset(query.rope_stride);
     copy_heads<Word>(rope, query.rope_stride[2], to, to_stride, heads, query.rope_bytes);
     to += query.rope_bytes;
   }
   clear_heads<Word>(to, to_stride, heads, query.row_bytes - query.latent_bytes - query.rope_bytes);
 }
 
-__device__ void write_empty(const RowShape& shape, const RowResults& results, int64_t b,
-                            int64_t s) {
-  uint16_t* out =
-      static_cast<uint16_t*>(results.out) + b * results.out_stride[0] + s * results.out_stride[1];
-  for (int i = threadIdx.x; i < shape.num_heads * shape.d_v; i += kThreads) {
+__device__ void write_empty(const RowShape& shape, const RowResults& results,
+                            const RowPlace& place) {
+  uint16_t* out = static_cast<uint16_t*>(results.out) + place.offset(results.out_stride);
+  for (int i = threadIdx.x; i < place.heads * shape.d_v; i += kThreads) {
     out[i / shape.d_v * results.out_stride[2] + i % shape.d_v] = 0;
   }
   if (results.lse == nullptr) return;
-  float* lse = results.lse + b * results.lse_stride[0] + s * results.lse_stride[1];
-  for (int h = threadIdx.x; h < shape.num_heads; h += kThreads) {
+  float* lse = results.lse + place.offset(results.lse_stride);
+  for (int h = threadIdx.x; h < place.heads; h += kThreads) {
     lse[h * results.lse_stride[2]] = -INFINITY;
   }
 }
@@ -172,12 +189,12 @@ __global__ void __launch_bounds__(kThreads)
     prepare_rows_kernel(RowShape shape, RowSource source, RowArrays arrays, QueryPacking query,
                         RowResults results) {
   const int64_t row = blockIdx.x;
-  const int64_t b = row / shape.q_len;
-  const int64_t s = row % shape.q_len;
+  const RowPlace place(shape, row);
   if (blockIdx.y > 0) {  // the first block of a row decides whether it has tokens
-    pack_query<Word>(query, Heads(blockIdx.y - 1, shape.num_heads), row, b, s);
+    pack_query<Word>(query, Heads(blockIdx.y - 1, place), row, place);
     return;
   }
+  const int64_t b = place.b, s = place.s;
   const RowOwner owner(shape, source, b, s);
   const int64_t request = max(owner.request, int64_t{0});
   int32_t tokens = row_limit(owner, source, b, s);
@@ -202,7 +219,7 @@ __global__ void __launch_bounds__(kThreads)
     arrays.reduction_lengths[row] = max(tokens, 1);
     arrays.reduction_splits[row] = max(splits, 1);
   }
-  if (tokens == 0 && owner.request >= 0) write_empty(shape, results, b, s);
+  if (tokens == 0 && owner.request >= 0) write_empty(shape, results, place);
 }
 
 // Copies outputs, each scaled by the share that the sink of its head leaves to keys with values.
@@ -233,27 +250,25 @@ __global__ void __launch_bounds__(kThreads)
                        RowResults results) {
   const int64_t row = blockIdx.x;
   if (lengths[row] == 0) return;
-  const int64_t b = row / shape.q_len;
-  const int64_t s = row % shape.q_len;
-  const Heads heads(blockIdx.y, shape.num_heads);
+  const RowPlace place(shape, row);
+  const Heads heads(blockIdx.y, place);
   lse += row * kHeads;
   if (out != nullptr) {
     constexpr int kBytes = cuda::kElementBytes<kOut>;
-    copy_out<kOut, kAligned>(static_cast<const std::byte*>(out) + row * kHeads * shape.d_v * kBytes,
-                             lse, results.sink,
-                             static_cast<std::byte*>(results.out) +
-                                 (b * results.out_stride[0] + s * results.out_stride[1]) * kBytes,
-                             results.out_stride[2] * kBytes, heads, shape.d_v);
+    copy_out<kOut, kAligned>(
+        static_cast<const std::byte*>(out) + row * kHeads * shape.d_v * kBytes, lse,
+        results.sink == nullptr ? nullptr : results.sink + place.first_head,
+        static_cast<std::byte*>(results.out) + place.offset(results.out_stride) * kBytes,
+        results.out_stride[2] * kBytes, heads, shape.d_v);
   }
   if (results.lse != nullptr && threadIdx.x < heads.count) {
     const int h = heads.first + threadIdx.x;
-    results.lse[b * results.lse_stride[0] + s * results.lse_stride[1] + h * results.lse_stride[2]] =
-        lse[h];
+    results.lse[place.offset(results.lse_stride) + h * results.lse_stride[2]] = lse[h];
   }
 }
 
-unsigned head_groups(const RowShape& shape) {
-  return static_cast<unsigned>(ceil_div(shape.num_heads, kHeadsPerBlock));
+unsigned blocks_of_heads(const RowShape& shape) {
+  return static_cast<unsigned>(ceil_div(std::min(shape.num_heads, kHeads), kHeadsPerBlock));
 }
 
 bool aligned(const void* data, const int64_t (&stride)[3], int64_t stride_bytes) {
@@ -273,7 +288,7 @@ Status prepare_rows(const RowShape& shape, const RowSource& source, const RowArr
   const auto kernel = wide                       ? prepare_rows_kernel<uint4>
                       : query.element_bytes == 2 ? prepare_rows_kernel<uint16_t>
                                                  : prepare_rows_kernel<uint8_t>;
-  const dim3 grid(shape.rows, 1 + (query.packed == nullptr ? 0 : head_groups(shape)));
+  const dim3 grid(shape.rows, 1 + (query.packed == nullptr ? 0 : blocks_of_heads(shape)));
   kernel<<<grid, kThreads, 0, stream>>>(shape, source, arrays, query, results);
   return cuda::check(cudaGetLastError(), "launch of the row kernel");
 }
@@ -286,7 +301,7 @@ Status unpack_rows(const RowShape& shape, const int32_t* lengths, const void* ou
                                                  : unpack_rows_kernel<DType::fp16, 2>
                       : is_aligned         ? unpack_rows_kernel<DType::bf16, cuda::kVector>
                                            : unpack_rows_kernel<DType::bf16, 2>;
-  const dim3 grid(shape.rows, head_groups(shape));
+  const dim3 grid(shape.rows, blocks_of_heads(shape));
   kernel<<<grid, kThreads, 0, stream>>>(shape, lengths, out, lse, results);
   return cuda::check(cudaGetLastError(), "launch of the unpacking kernel");
 }

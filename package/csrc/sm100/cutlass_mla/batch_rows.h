@@ -1,5 +1,5 @@
 // Turns requests into the batch rows of CUTLASS's kernel and its results back into theirs. A row is
-// an entry of the kernel's batch: one query token of one request, with up to 128 heads.
+// an entry of the kernel's batch: up to 128 heads of one query token of one request.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -85,9 +85,10 @@ struct RowResults {
 };
 
 struct RowShape {
-  int32_t rows;
+  int32_t rows;  // of all requests, query tokens and tiles of heads, the last varying fastest
   int32_t q_len;
   int32_t num_heads;
+  int32_t head_tiles;  // of 128 heads, which a query token has
   int32_t max_splits;
   int32_t d_v;  // columns of an output
 };

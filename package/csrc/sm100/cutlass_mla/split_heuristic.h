@@ -10,6 +10,7 @@
 namespace mla::sm100 {
 
 inline constexpr int kHeads = 128;       // query heads of a tile
+inline constexpr int kMaxHeads = 256;    // query heads of a token
 inline constexpr int kTileTokens = 128;  // KV tokens of a tile
 inline constexpr int kMaxSplits = 256;   // the most splits that the reduction combines
 inline constexpr int kClusterSize = 2;   // multiprocessors that compute one tile together

@@ -33,6 +33,11 @@ Status check_layout(const Problem& p, const Traits& traits) {
       return Status::error(MLA_UNSUPPORTED, "q_len", text(most_query_tokens(p)),
                            "1 for contiguous KV: every query token would need a KV row of its own");
     }
+    if (p.num_heads > kHeads) {
+      return Status::error(
+          MLA_UNSUPPORTED, "num_heads", text(p.num_heads),
+          text("1 to ", kHeads, " for contiguous KV, which has a row for each tile"));
+    }
     if (is_ragged(p)) {
       return Status::error(MLA_UNSUPPORTED, "cu_seqlens_q", "a tensor",
                            "None for contiguous KV, which has a row for each query token");
