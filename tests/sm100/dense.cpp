@@ -149,6 +149,10 @@ void test_refusals() {
     p.num_pages = 15;
   });
   refuses(kTma, "batch", "fewer than 32768", [](Problem& p) { p.batch = 32768; });
+  refuses(kTma, "batch", "fewer than 32768", [](Problem& p) {
+    p.batch = 16384;
+    p.num_heads = 129;
+  });
   refuses(kTma, "batch", "32 bits", [](Problem& p) {
     p.batch = 4096;
     p.max_splits = 8;
@@ -178,6 +182,9 @@ void test_splits() {
                    })
         .shape.max_splits;
   };
+  const AttentionProblem tiles = accepts(kTma, [](Problem& p) { p.num_heads = 129; });
+  check(tiles.shape.rows == 32 && tiles.shape.max_splits == 2,
+        "16 tokens of 129 heads are 32 rows");
   check(most(kTma, 1, 0, false) == 74, "one row takes every cluster");
   check(most(kTma, 16, 0, false) == 4, "16 rows take 4 clusters each");
   check(most(kTma, 100, 0, false) == 1, "100 rows take one each");

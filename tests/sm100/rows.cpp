@@ -101,11 +101,16 @@ void test_packed_queries(const Traits& traits, int latent, int rope, int gap, in
   Queries queries(heads, latent, rope, gap);
   mla_sparse_decode_problem p = {};
   queries.set(&p);
-  std::vector<uint16_t> out(size_t{6} * heads * traits.d_v);
+  std::vector<uint16_t> out(size_t{6} * heads * traits.d_v, kPoison);
+  std::vector<float> lse(size_t{6} * heads, 7);
   p.out = out.data();
   p.out_stride_h = traits.d_v;
   p.out_stride_s = heads * traits.d_v;
   p.out_stride_b = 3 * p.out_stride_s;
+  p.lse = lse.data();
+  p.lse_stride_h = 1;
+  p.lse_stride_s = heads;
+  p.lse_stride_b = 3 * heads;
   Launch launch(p, traits);
   const int columns = traits.d_v + kRope;
   const auto* packed = launch.at<uint16_t>(launch.layout.query);
@@ -120,7 +125,11 @@ void test_packed_queries(const Traits& traits, int latent, int rope, int gap, in
       }
     }
   }
-  check(equal, "packed queries of " + std::to_string(latent) + " and " + std::to_string(rope));
+  // No token has a key, because nothing is selected.
+  equal &= std::count(out.begin(), out.end(), 0) == static_cast<int64_t>(out.size());
+  equal &= std::count(lse.begin(), lse.end(), -INFINITY) == static_cast<int64_t>(lse.size());
+  check(equal, "packed queries and empty results of " + std::to_string(latent) + " and " +
+                   std::to_string(rope));
 }
 
 // What a query token selects of a cache: slots in their order, of which some do not exist.
@@ -187,13 +196,13 @@ struct Cache {
 };
 
 template <DType kKv, DType kExtra>
-void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk, int first = 0) {
+void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk, int first = 0, int heads = 2) {
   const Traits traits = {DType::bf16,          kKv, DType::bf16, Load::gather,
                          Schedule::individual, 512, 512,         extra_kv};
   Cache<kKv> cache(7, 5, first);
   Cache<kExtra> extra(4, 3, 0);
   Selection selection(35, topk), extra_selection(12, extra_topk);
-  Queries queries(2, Cache<kKv>::kFormat.latent, Cache<kKv>::kFormat.rope, 0);
+  Queries queries(heads, Cache<kKv>::kFormat.latent, Cache<kKv>::kFormat.rope, 0);
   mla_sparse_decode_problem p = {};
   queries.set(&p);
   const auto set = [](auto& from, const Selection& selected, auto*... to) {
@@ -216,6 +225,7 @@ void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk, int first = 0) 
       &p.extra_num_pages, &p.extra_page_size, &p.extra_topk, &p.extra_indices_stride_b,
       &p.extra_indices_stride_s, &p.extra_topk_length_stride_b, &p.extra_topk_length_stride_s);
   p.kv_latent = cache.data();
+  p.max_splits = 1;
   p.indices = selection.indices.data();
   p.topk_length = selection.counts.data();
   if (extra_topk > 0) {
@@ -223,25 +233,31 @@ void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk, int first = 0) 
     p.extra_indices = extra_selection.indices.data();
     p.extra_topk_length = extra_selection.counts.data();
   }
-  std::vector<uint16_t> out(6 * 2 * 512, kPoison);
+  std::vector<uint16_t> out(static_cast<size_t>(6 * heads * 512), kPoison);
   p.out = out.data();
   p.out_stride_h = 512;
-  p.out_stride_s = 2 * 512;
-  p.out_stride_b = 6 * 512;
+  p.out_stride_s = heads * 512;
+  p.out_stride_b = 3 * heads * 512;
   Launch launch(p, traits);
   auto* const rows = launch.at<uint16_t>(launch.layout.gathered);
-  check((gather_selected::launch<kKv, kExtra, DType::bf16, 512>(p, 6, launch.arrays, rows, nullptr))
+  const int32_t num_rows = launch.attention.shape.rows, tiles = num_rows / 6;
+  check((gather_selected::launch<kKv, kExtra, DType::bf16, 512>(p, num_rows, launch.arrays, rows,
+                                                                nullptr))
             .ok(),
         "the kernel that gathers");
-  for (int row = 0; row < 6; ++row) {
-    const std::vector<int32_t> first = selection.expected(row);
+  check(tiles == (heads + kHeads - 1) / kHeads, "a row for each tile of heads");
+  for (int row = 0; row < num_rows; ++row) {
+    const int token = row / tiles;
+    const std::vector<int32_t> first = selection.expected(token);
     const std::vector<int32_t> second =
-        extra_topk > 0 ? extra_selection.expected(row) : std::vector<int32_t>();
+        extra_topk > 0 ? extra_selection.expected(token) : std::vector<int32_t>();
     const auto tokens = static_cast<int32_t>(first.size() + second.size());
     const std::string name = "row " + std::to_string(row) + " of " + cache.kFormat.name;
     const bool counts_both = launch.arrays.table == nullptr ||
                              launch.arrays.extra_lengths[row] == static_cast<int>(second.size());
-    check(launch.arrays.lengths[row] == tokens && counts_both, name + ": its tokens");
+    check(launch.arrays.lengths[row] == tokens && launch.arrays.splits[row] == (tokens > 0) &&
+              counts_both,
+          name + ": its tokens");
     bool equal = true;
     for (int i = 0; i < launch.arrays.table_stride; ++i) {
       std::vector<uint16_t> wanted(512, i < tile_count(tokens) * kTileTokens ? 0 : kPoison);
@@ -254,7 +270,7 @@ void test_two_caches(ExtraKv extra_kv, int topk, int extra_topk, int first = 0) 
     }
     check(equal, name + ": what is gathered");
     const uint16_t written = tokens == 0 ? 0 : kPoison;
-    check(std::all_of(out.begin() + row * 1024, out.begin() + (row + 1) * 1024,
+    check(std::all_of(out.begin() + token * heads * 512, out.begin() + (token + 1) * heads * 512,
                       [&](uint16_t word) { return word == written; }),
           name + ": 0 only where nothing is selected");
   }
@@ -319,6 +335,7 @@ int main() {
   test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 0, 0);
   test_two_caches<DType::fp8_ds_mla, DType::fp8_ds_mla>(ExtraKv::same, 30, 20, 4);
   test_two_caches<DType::mxfp4_ds_v4, DType::mxfp4_ds_v4>(ExtraKv::same, 30, 20, 1);
+  test_two_caches<DType::fp8_ds_v4, DType::fp8_ds_v4>(ExtraKv::same, 10, 5, 0, 130);
   test_two_caches<DType::fp8_ds_v41, DType::fp4_ds_v41>(ExtraKv::fp4_ds_v41, 130, 260);
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     for (const bool sink : {false, true}) {

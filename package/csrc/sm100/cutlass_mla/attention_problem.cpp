@@ -37,7 +37,8 @@ Status choose_splits(const Sizes& sizes, const Traits& traits, AttentionProblem*
   if (splits > kMaxSplits) return refuse("max_splits", text(splits), text("0 to ", kMaxSplits));
   if (rows * splits >= kMaxPartialRows) {
     return refuse(
-        "batch", text(rows, " query tokens in up to ", splits, " splits"),
+        "batch",
+        text(rows, " query tokens by tiles of ", kHeads, " heads in up to ", splits, " splits"),
         text("fewer than ", kMaxPartialRows, " parts: the kernel counts them in 32 bits"));
   }
   attention->shape.max_splits = static_cast<int32_t>(splits);
