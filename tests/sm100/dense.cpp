@@ -12,16 +12,6 @@
 #include "sm100/decode/problem.h"
 #include "tests/sm100/support.h"
 
-namespace mla::sm100 {
-
-// Nothing is launched.
-Status prepare_rows(const RowShape&, const RowSource&, const RowArrays&, const QueryPacking&,
-                    const RowResults&, cudaStream_t) {
-  return {};
-}
-
-}  // namespace mla::sm100
-
 namespace {
 
 using namespace mla;

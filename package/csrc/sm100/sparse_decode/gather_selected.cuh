@@ -16,6 +16,8 @@ struct Selected {
   cuda::TokenRows out;  // [rows, table_stride]
 };
 
+// How many blocks a multiprocessor has at least. Two formats in one kernel spill with the 128
+// registers a thread that 8 blocks leave.
 template <DType kKv, DType kExtra, int kDQk, bool kVectors>
 inline constexpr int kMinBlocks = !kVectors       ? 1
                                   : kKv == kExtra ? cuda::gather_kv::kMinBlocks<kKv, kDQk, kLatent>
