@@ -156,7 +156,9 @@ def test_one_call_gives_what_a_plan_that_asks_for_it_gives() -> None:
         switched = mla.decode(**inputs, **problem.scalars(), **problem.options)
     for got, want in zip(switched, asked, strict=True):
         assert_same_bytes("a result", got, want)
-    assert not torch.equal(usual[0], asked[0]), "these lengths show nothing: both have the same splits"
+    # Outputs of other splits may round to the same bf16, as on an AMD EPYC; the LSE is fp32.
+    same = [torch.equal(got, want) for got, want in zip(usual, asked, strict=True)]
+    assert not all(same), "these lengths show nothing: both have the same splits"
 
 
 def test_a_launch_without_a_plan() -> None:
