@@ -4,8 +4,6 @@
 
 #include <cuda_fp16.h>
 
-#include <algorithm>
-
 #include "mla/formats.h"
 #include "sm90/mainloop/swap_ab/format.cuh"
 

@@ -26,6 +26,7 @@ class RegisterMma {
   static constexpr int kSteps = 2 * kReads;
   static constexpr int kBatches = 4 / kSteps;  // of a chunk
   static constexpr int kReadWords = 4;         // of e4m3, of a thread
+  static constexpr int kAhead = 2;             // batches that are read ahead
   template <class Mma>
   using OperandOf = decltype(cute::make_tensor<typename Mma::ValTypeA>(
       cute::partition_shape_A(Mma{}, cute::Shape<cute::_64, cute::Int<16 * kSteps>>{})));
@@ -136,20 +137,22 @@ class RegisterMma {
   }
 
  protected:
-  // Multiplies batch by batch. e4m3 is read one batch ahead, and converted while the tensor cores
-  // are busy with the batch before. `done(batch)` is called when a batch has been multiplied.
+  // Multiplies batch by batch. e4m3 is converted while the tensor cores are busy with the batch
+  // before. One batch ahead would be too late to read it: what they read of operand B comes first.
+  // `done(batch)` is called when a batch has been multiplied.
   template <class Operand, int kCount, class Read, class Convert, class Multiply,
             class Done = Nothing>
   static __device__ __forceinline__ void run_batches(Read&& read, Convert&& convert,
                                                      Multiply&& multiply, Done&& done = {}) {
-    Fp8 fp8;
+    Fp8 fp8[kAhead];
     Operand operands[2];
-    read(0, fp8);
+#pragma unroll
+    for (int batch = 0; batch < kAhead; ++batch) read(batch, fp8[batch]);
 #pragma unroll
     for (int batch = 0; batch < kCount; ++batch) {
       Operand& operand = operands[batch % 2];
-      convert(fp8, operand);
-      if (batch + 1 < kCount) read(batch + 1, fp8);
+      convert(fp8[batch % kAhead], operand);
+      if (batch + kAhead < kCount) read(batch + kAhead, fp8[batch % kAhead]);
       cute::warpgroup_arrive();
       multiply(batch, operand);
       cute::warpgroup_commit_batch();

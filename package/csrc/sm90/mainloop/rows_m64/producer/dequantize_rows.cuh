@@ -1,5 +1,5 @@
-// Dequantizes rows of bytes, some at a time by a warp, from its buffers into the KV pipelines, of
-// the other block of a cluster too.
+// Dequantizes rows of bytes from a warp's buffers into the KV pipelines: by whole tokens, or where
+// two blocks store for each other, by halves of all tokens that the warp has of a tile.
 #pragma once
 
 #include "sm90/mainloop/rows_m64/producer/byte_rows.cuh"
@@ -16,79 +16,108 @@ struct RowDequantizer {
   static constexpr uint32_t kVectors = kChunkVectors<Element>;
   static constexpr uint32_t kAtomBytes = kAtomElements * sizeof(Element);
   static constexpr uint32_t kRowBytes = kChunk * sizeof(Element);  // of a chunk
+  static constexpr int kSteps = Staging::kTokens / kCluster / kRows;
 
   SharedStorage<Format>& shared;
   const int rank;
   const uint32_t first_token;  // of a tile, that the warp dequantizes
 
-  // The `step`-th tokens that a warp dequantizes of a tile.
+  // A block that is alone dequantizes the `step`-th tokens of a warp in a tile.
   template <class Rows>
-  __device__ __forceinline__ void dequantize(const Row (&rows)[kRows], int step,
-                                             uint32_t tile) const {
+  __device__ __forceinline__ void dequantize_tokens(const Row (&rows)[kRows], int step,
+                                                    uint32_t tile) const {
+    static_assert(kCluster == 1);
     constexpr bool kAllAreCodes = Rows::kFormat.latent == kLatent;
-    constexpr bool kHasRope = Rows::kFormat.rope > 0;
     const LaneColumns columns(read_lane_index());
     const bool first_are_codes = kAllAreCodes || columns.first < Rows::kFormat.latent;
     const bool second_are_codes = kAllAreCodes || columns.second() < Rows::kFormat.latent;
     const auto state = latent_state<Format>(tile, columns.half);
     const Target target(*this, shared.latent_full[state.stage]);
     const uint32_t to = cute::cast_smem_ptr_to_uint(shared.latent[state.stage]) + columns.offset();
-    // A token is read while the one before it is dequantized. Of blocks that store for each other,
-    // and with scales of a page, which take registers, that is only the first half of it.
-    constexpr bool kReadsWhole = kCluster == 1 && !Rows::kHasPageScales;
-    Eight<Rows> first[kRows], second[kRows];
+    // A token is read while the one before it is dequantized. With scales of a page, which take
+    // registers, that is only the first half of it.
+    constexpr bool kReadsWhole = !Rows::kHasPageScales;
+    Eight<Rows> first[kRows];
+    Codes<Rows> second[kRows];
     uint4 rope;
     first[0].read(rows[0], columns.first);
-    if constexpr (kReadsWhole) read_second(rows[0], columns, second[0]);
+    if constexpr (kReadsWhole) second[0] = codes_of<Rows>(rows[0].bytes, columns.second());
 #pragma unroll
     for (uint32_t k = 0; k < kRows; ++k) {
-      if constexpr (!kReadsWhole) read_second(rows[k], columns, second[k]);
+      if constexpr (!kReadsWhole) second[k] = codes_of<Rows>(rows[k].bytes, columns.second());
       if (k + 1 < kRows) {
         first[k + 1].read(rows[k + 1], columns.first);
-        if constexpr (kReadsWhole) read_second(rows[k + 1], columns, second[k + 1]);
-      } else if constexpr (kHasRope) {
-        rope = rope_of<Rows, Element>(rows[read_lane_index() / kVectors].bytes,
-                                      read_lane_index() % kVectors);
+        if constexpr (kReadsWhole) {
+          second[k + 1] = codes_of<Rows>(rows[k + 1].bytes, columns.second());
+        }
+      } else if constexpr (Rows::kFormat.rope > 0) {
+        rope = read_rope<Rows>(rows);
       }
       const uint32_t of_group = (step * kRows + k) % kSwizzleRows;
       const uint32_t row = (to ^ of_group * sizeof(uint4)) + row_offset(step, k);
-      auto factor = factor_of<Rows>(first[k].scale);
+      const auto factor = factor_of<Rows>(first[k].scale);
       target.store(row, scaled<Element>(first[k].codes, factor), first_are_codes);
-      if constexpr (!LaneColumns::kHaveOneScale) factor = factor_of<Rows>(second[k].scale);
-      target.store(LaneColumns::second_offset(row), scaled<Element>(second[k].codes, factor),
-                   second_are_codes);
+      target.store(row ^ sizeof(uint4), scaled<Element>(second[k], factor), second_are_codes);
     }
-    if constexpr (kHasRope) store_rope(step, tile, rope);
+    if constexpr (Rows::kFormat.rope > 0) store_rope(step, tile, rope);
+  }
+
+  // Dequantizes a half of the columns of all tokens that a warp has of a tile, and with the right
+  // one, the rope columns. A lane has eight columns, so that what goes to the other block is whole
+  // rows of a chunk: that costs by lines.
+  template <class Rows, int kHalfOfColumns>
+  __device__ __forceinline__ void dequantize_half(const Row* const (&steps)[kSteps],
+                                                  uint32_t tile) const {
+    constexpr uint32_t kAhead = 3;  // tokens that are read ahead
+    constexpr bool kHasRope = kHalfOfColumns == 1 && Rows::kFormat.rope > 0;
+    const uint32_t lane = read_lane_index();
+    const uint32_t column = kHalfOfColumns * kHalf + lane * kEight;
+    const bool are_codes =
+        (kHalfOfColumns + 1) * kHalf <= Rows::kFormat.latent || column < Rows::kFormat.latent;
+    const auto state = latent_state<Format>(tile, kHalfOfColumns);
+    const Target target(*this, shared.latent_full[state.stage]);
+    const uint32_t to = cute::cast_smem_ptr_to_uint(shared.latent[state.stage]) +
+                        lane / kVectors * kAtomBytes + lane % kVectors * sizeof(uint4);
+    const auto row_of = [&](uint32_t i) -> const Row& { return steps[i / kRows][i % kRows]; };
+    Eight<Rows> eights[kTokens];
+    uint4 rope[kSteps];
+#pragma unroll
+    for (uint32_t i = 0; i < kAhead; ++i) eights[i].read(row_of(i), column);
+#pragma unroll
+    for (uint32_t i = 0; i < kTokens; ++i) {
+      if (i + kAhead < kTokens) eights[i + kAhead].read(row_of(i + kAhead), column);
+      if constexpr (kHasRope) {
+        if (i + kAhead == kTokens) {
+#pragma unroll
+          for (int step = 0; step < kSteps; ++step) rope[step] = read_rope<Rows>(steps[step]);
+        }
+      }
+      const uint32_t of_group = i % kSwizzleRows;
+      const uint32_t row = (to ^ of_group * sizeof(uint4)) + row_offset(i / kRows, i % kRows);
+      target.store(row, scaled<Element>(eights[i].codes, factor_of<Rows>(eights[i].scale)),
+                   are_codes);
+    }
+    if constexpr (kHasRope) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) store_rope(step, tile, rope[step]);
+    }
   }
 
  private:
-  // A lane has eight columns of a token twice. Alone, a block takes sixteen that follow each other
-  // and have one scale, and which eight come first depends on the lane, so that neither loads nor
-  // stores of a warp meet in a bank. What blocks store for each other goes in whole rows of a
-  // chunk, so that the second eight are two chunks further.
-  struct LaneColumns {
-    static constexpr bool kHaveOneScale = kCluster == 1;
-    static constexpr uint32_t kApart = 2 * kChunk;
-    static constexpr uint32_t kHalfWarp = kWarp / 2;
+  static constexpr uint32_t kTokens = Staging::kTokens / kCluster;  // of a warp in a tile
 
-    __device__ __forceinline__ explicit LaneColumns(uint32_t lane) : half(lane / kHalfWarp) {
-      if constexpr (kHaveOneScale) {
-        const uint32_t is_second_first = (lane >> 2 ^ lane >> 3 ^ lane >> 4) & 1;
-        first = lane * kLaneColumns + is_second_first * kEight;
-      } else {
-        first = half * kHalf + lane % kHalfWarp * kEight;
-      }
+  // A lane has sixteen columns of a token, which have one scale. Which eight come first depends on
+  // the lane, so that neither loads nor stores of a warp meet in a bank.
+  struct LaneColumns {
+    __device__ __forceinline__ explicit LaneColumns(uint32_t lane) : half(lane / (kWarp / 2)) {
+      const uint32_t is_second_first = (lane >> 2 ^ lane >> 3 ^ lane >> 4) & 1;
+      first = lane * kLaneColumns + is_second_first * kEight;
     }
-    __device__ __forceinline__ uint32_t second() const {
-      return kHaveOneScale ? first ^ kEight : first + kApart;
-    }
+    __device__ __forceinline__ uint32_t second() const { return first ^ kEight; }
     // From the start of a token in a half of a tile to the first columns, without the swizzle.
     __device__ __forceinline__ uint32_t offset() const {
       const uint32_t in_half = first % kHalf;
       return in_half / kChunk * kAtomBytes + in_half % kChunk / kEight * sizeof(uint4);
-    }
-    static __device__ __forceinline__ uint32_t second_offset(uint32_t first_offset) {
-      return kHaveOneScale ? first_offset ^ sizeof(uint4) : first_offset + 2 * kAtomBytes;
     }
 
     const uint32_t half;
@@ -107,14 +136,11 @@ struct RowDequantizer {
     StoredScale<Rows> scale;
   };
 
+  // A lane's vector of the rope columns of a step's tokens.
   template <class Rows>
-  static __device__ __forceinline__ void read_second(const Row& row, const LaneColumns& columns,
-                                                     Eight<Rows>& second) {
-    if constexpr (LaneColumns::kHaveOneScale) {
-      second.codes = codes_of<Rows>(row.bytes, columns.second());
-    } else {
-      second.read(row, columns.second());
-    }
+  static __device__ __forceinline__ uint4 read_rope(const Row* rows) {
+    const uint32_t lane = read_lane_index();
+    return rope_of<Rows, Element>(rows[lane / kVectors].bytes, lane % kVectors);
   }
 
   // From the first token of a half of a tile to the k-th token of a step.

@@ -59,37 +59,11 @@ struct GatherDequantizer {
       ++tile;
 #pragma unroll 1
       for (; block < end_block(); ++block, ++tile) {
-        const int remaining = end_block() - block;
-        producer_acquire(shared, tile);
-        if constexpr (kCluster > 1) expect_others(tile);
-        // Unrolled, the code for two formats is so long that a launch takes 4% more time.
-        constexpr int kUnrolled = std::is_same_v<Main, Extra> ? kSteps : 1;
-#pragma unroll kUnrolled
-        for (int step = 0; step < kSteps; ++step) {
-          cute::cp_async_wait<Staging::kAhead - 1>();
-          __syncwarp();
-          if constexpr (kLoadsFirst) {
-            load_step(block, step + Staging::kAhead, remaining, before(stage));
-          }
-          with_rows_of(block, [&](auto rows) {
-            const RowDequantizer<Format, kCluster> dequantizer{shared, rank,
-                                                               first_token(rank, warp)};
-            dequantizer.template dequantize<decltype(rows)>(own.rows[stage], step, tile);
-          });
-          if constexpr (!kLoadsFirst) {
-            __syncwarp();
-            load_step(block, step + Staging::kAhead, remaining, stage);
-          }
-          stage = after(stage);
+        if constexpr (kCluster == 1) {
+          dequantize_by_steps(block, end_block() - block, tile, stage);
+        } else {
+          dequantize_by_halves(block, end_block() - block, tile, stage);
         }
-        // Or the compiler keeps what it has made of `tile` above in registers.
-        tile = warp_uniform(tile);
-        const auto rope = rope_state<Format>(tile);
-        store_present(block, rope.stage);
-        // What was stored is for tensor cores; those who use them fence it.
-        shared.latent_full[latent_state<Format>(tile, 0).stage].arrive();
-        shared.latent_full[latent_state<Format>(tile, 1).stage].arrive();
-        shared.rope_full[rope.stage].arrive();
       }
     }
   }
@@ -105,6 +79,88 @@ struct GatherDequantizer {
   // The offsets are kept of all tiles whose rows are loaded or whose tokens are still to be told.
   static_assert(2 + (kSteps - 1 + Staging::kAhead) / kSteps <= Staging::kTiles);
   static constexpr bool kLoadsFirst = Staging::kStages > Staging::kAhead;
+
+  __device__ __forceinline__ void dequantize_by_steps(int32_t block, int remaining, uint32_t& tile,
+                                                      uint32_t& stage) const {
+    producer_acquire(shared, tile);
+    // Unrolled, the code for two formats is so long that a launch takes 4% more time.
+    constexpr int kUnrolled = std::is_same_v<Main, Extra> ? kSteps : 1;
+#pragma unroll kUnrolled
+    for (int step = 0; step < kSteps; ++step) {
+      cute::cp_async_wait<Staging::kAhead - 1>();
+      __syncwarp();
+      if constexpr (kLoadsFirst) load_step(block, step + Staging::kAhead, remaining, before(stage));
+      with_rows_of(block, [&](auto rows) {
+        dequantizer().template dequantize_tokens<decltype(rows)>(own.rows[stage], step, tile);
+      });
+      if constexpr (!kLoadsFirst) {
+        __syncwarp();
+        load_step(block, step + Staging::kAhead, remaining, stage);
+      }
+      stage = after(stage);
+    }
+    // Or the compiler keeps what it has made of `tile` above in registers.
+    tile = warp_uniform(tile);
+    store_present(block, rope_state<Format>(tile).stage);
+    arrive_half(tile, 0);
+    arrive_half(tile, 1);
+    shared.rope_full[rope_state<Format>(tile).stage].arrive();
+  }
+
+  // Dequantizes all that the warp has of a tile, by halves of the columns: the left half goes into
+  // its stage while the right one's is still in use, and is multiplied while that is dequantized.
+  __device__ __forceinline__ void dequantize_by_halves(int32_t block, int remaining, uint32_t& tile,
+                                                       uint32_t& stage) const {
+    static_assert(kSteps == 2 && kSteps <= Staging::kAhead);
+    cute::cp_async_wait<Staging::kAhead - kSteps>();
+    __syncwarp();
+    if constexpr (kLoadsFirst) load_step(block, Staging::kAhead, remaining, before(stage));
+    const Row* const steps[kSteps] = {own.rows[stage], own.rows[after(stage)]};
+    acquire_half(tile, 0);
+    with_rows_of(block, [&](auto rows) {
+      dequantizer().template dequantize_half<decltype(rows), 0>(steps, tile);
+    });
+    arrive_half(tile, 0);
+    acquire_half(tile, 1);
+    acquire_rope(tile);
+    with_rows_of(block, [&](auto rows) {
+      dequantizer().template dequantize_half<decltype(rows), 1>(steps, tile);
+    });
+    const int rope = rope_state<Format>(tile).stage;
+    store_present(block, rope);
+    arrive_half(tile, 1);
+    shared.rope_full[rope].arrive();
+    __syncwarp();
+    if constexpr (!kLoadsFirst) load_step(block, Staging::kAhead, remaining, stage);
+    load_step(block, Staging::kAhead + 1, remaining, kLoadsFirst ? stage : after(stage));
+    stage = after(after(stage));
+    tile = warp_uniform(tile);
+  }
+
+  __device__ __forceinline__ auto dequantizer() const {
+    return RowDequantizer<Format, kCluster>{shared, rank, first_token(rank, warp)};
+  }
+
+  // Wait until stages are empty, and tell their barriers how many bytes the other block will store.
+  __device__ __forceinline__ void acquire_half(uint32_t tile, int half) const {
+    const auto latent = latent_state<Format>(tile, half);
+    shared.latent_empty[latent.stage].wait(latent.phase ^ 1);
+    expect_other(shared.latent_full[latent.stage], kHalf);
+  }
+  __device__ __forceinline__ void acquire_rope(uint32_t tile) const {
+    const auto rope = rope_state<Format>(tile);
+    shared.rope_empty[rope.stage].wait(rope.phase ^ 1);
+    if constexpr (Format::kHasKeyChunk) expect_other(shared.rope_full[rope.stage], kRope);
+  }
+  __device__ __forceinline__ void expect_other(TransactionBarrier& full, uint32_t columns) const {
+    if (warp != 0 || read_lane_index() != 0) return;
+    full.expect_transaction(kTileTokens / kCluster * columns * sizeof(Element));
+  }
+
+  // What was stored is for tensor cores; those who use them fence it.
+  __device__ __forceinline__ void arrive_half(uint32_t tile, int half) const {
+    shared.latent_full[latent_state<Format>(tile, half).stage].arrive();
+  }
 
   static __device__ __forceinline__ uint32_t after(uint32_t stage) {
     return stage + 1 == Staging::kStages ? 0 : stage + 1;
@@ -226,19 +282,8 @@ struct GatherDequantizer {
     if constexpr (Rows::kHasPageScales) {
       scale_offsets = own.scale_offsets[block & (Staging::kTiles - 1)] + step * kRows;
     }
-    copy_byte_rows<Format, Rows>(static_cast<const uint4*>(kv.latent),
-                                 offsets_of(block) + step * kRows, scale_offsets, own.rows[stage]);
-  }
-
-  // Tells the barriers how many bytes the other blocks will store here.
-  __device__ __forceinline__ void expect_others(uint32_t tile) const {
-    constexpr uint32_t kOthers = kTileTokens / kCluster * (kCluster - 1) * sizeof(Element);
-    if (warp != 0 || read_lane_index() != 0) return;
-    shared.latent_full[latent_state<Format>(tile, 0).stage].expect_transaction(kOthers * kHalf);
-    shared.latent_full[latent_state<Format>(tile, 1).stage].expect_transaction(kOthers * kHalf);
-    if constexpr (Format::kHasKeyChunk) {
-      shared.rope_full[rope_state<Format>(tile).stage].expect_transaction(kOthers * kRope);
-    }
+    const StepOffsets<Format, Rows> offsets(offsets_of(block) + step * kRows, scale_offsets);
+    copy_byte_rows<Format, Rows>(static_cast<const uint4*>(kv.latent), offsets, own.rows[stage]);
   }
 
   static_assert(kCluster <= 2);
