@@ -21,8 +21,10 @@ struct GatherDequantizer {
   static constexpr int kBlocks = kCluster;
   static constexpr int kWarps = Staging::kProducers;
   static constexpr int kQueryWaiters = kWarps;
-  static constexpr int kLatentArrivals = kWarps * kWarp;
-  static constexpr int kRopeArrivals = kWarps * kWarp;
+  // One lane arrives for a warp; where blocks share what they dequantize, all do, which is faster.
+  static constexpr int kLanes = kCluster == 1 ? 1 : kWarp;
+  static constexpr int kLatentArrivals = kWarps * kLanes;
+  static constexpr int kRopeArrivals = kWarps * kLanes;
 
   const Params& params;
   SharedStorage<Format>& shared;
@@ -102,6 +104,8 @@ struct GatherDequantizer {
     // Or the compiler keeps what it has made of `tile` above in registers.
     tile = warp_uniform(tile);
     store_present(block, rope_state<Format>(tile).stage);
+    __syncwarp();
+    if (read_lane_index() >= kLanes) return;
     arrive_half(tile, 0);
     arrive_half(tile, 1);
     shared.rope_full[rope_state<Format>(tile).stage].arrive();

@@ -116,7 +116,12 @@ struct QueryProducer {
       }
     }
     cute::cp_async_wait<0>();
-    arrive<kWarp>(tile);
+    if constexpr (Producer::kRopeArrivals % kWarp == 0) {
+      arrive<kWarp>(tile);
+    } else {
+      __syncwarp();
+      if (read_lane_index() == 0) arrive<1>(tile);
+    }
   }
 
   static __device__ void copy_box(const CUtensorMap* map, TransactionBarrier& full, Element* to,
