@@ -163,6 +163,10 @@ _SUSTAINED = (
     dense(128, 1, 8192),
     dense(128, 32, 4096, lengths="normal"),
 )
+_SPARSE_SUSTAINED = (
+    *(sparse_decode(heads, 128) for heads in (64, 128)),
+    *(sparse_decode_v4(heads, 128, 1, 2048) for heads in (64, 128)),
+)
 _FP8 = (
     *(dense(heads, batch, 8192, kv_dtype="e4m3") for heads, batch in product((16, 64, 128), (1, 16, 128))),
     dense(128, 128, 1024, kv_dtype="e4m3"),
@@ -187,6 +191,7 @@ SUITES = {
     "ragged": Suite("Dense decode of requests of different lengths", SINGLE, _RAGGED),
     "sustained": Suite("Dense decode under load", ALL, _SUSTAINED),
     "sparse": Suite("Sparse decode of fp8 caches", SINGLE, _SPARSE),
+    "sparse_sustained": Suite("Sparse decode of fp8 caches under load", ALL, _SPARSE_SUSTAINED),
     "few_heads": Suite("Sparse decode of fp8 caches with few heads", SINGLE, _FEW_HEADS),
     "prefill": Suite("Sparse prefill", SINGLE, _PREFILL),
     "fp8": Suite("Dense decode of e4m3 caches", SINGLE, _FP8),
