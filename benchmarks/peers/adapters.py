@@ -160,14 +160,23 @@ def flash_mla_sparse_decode(module: Any, tensors: SparseDecodeTensors) -> Launch
 
 
 def flash_mla_sparse_prefill(module: Any, tensors: SparsePrefillTensors) -> Launch:
-    """FlashMLA over bf16 rows."""
+    """FlashMLA over bf16 rows.
 
-    def launch(i: int) -> torch.Tensor:
+    It takes 64 or 128 heads, and some builds of it 8, 16 or 32: queries of fewer are padded before if it refuses them.
+    """
+    cell = tensors.cell
+
+    def attend(q: torch.Tensor, i: int) -> torch.Tensor:
         indices = tensors.indices[i].unsqueeze(1)
-        out: torch.Tensor = module.flash_mla_sparse_fwd(tensors.q[i], tensors.kv[i].unsqueeze(1), indices, SCALE)[0]
+        out: torch.Tensor = module.flash_mla_sparse_fwd(q, tensors.kv[i].unsqueeze(1), indices, SCALE)[0]
         return out
 
-    return launch
+    queries = tensors.q
+    try:
+        attend(queries[0], 0)
+    except RuntimeError:
+        queries = torch.nn.functional.pad(queries, (0, 0, 0, -cell.num_heads % 64))
+    return lambda i: attend(queries[i], i)[:, : cell.num_heads]
 
 
 FP8_DECODE_PEERS = (Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_fp8),)

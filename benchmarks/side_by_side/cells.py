@@ -154,6 +154,10 @@ _PREFILL = tuple(
     sparse_prefill(heads, seq, d_qk)
     for d_qk, heads, seq in product((576, 512), (64, 128), (8192, 32768, 65536, 131072))
 )
+_FEW_HEADS_PREFILL = tuple(
+    sparse_prefill(heads, seq, d_qk)
+    for d_qk, heads, seq in product((576, 512), (8, 16, 32), (8192, 32768, 65536, 131072))
+)
 _SUSTAINED = (
     dense(128, 128, 8192),
     dense(128, 128, 8192, q_len=2),
@@ -194,6 +198,7 @@ SUITES = {
     "sparse_sustained": Suite("Sparse decode of fp8 caches under load", ALL, _SPARSE_SUSTAINED),
     "few_heads": Suite("Sparse decode of fp8 caches with few heads", SINGLE, _FEW_HEADS),
     "prefill": Suite("Sparse prefill", SINGLE, _PREFILL),
+    "few_heads_prefill": Suite("Sparse prefill with few heads", SINGLE, _FEW_HEADS_PREFILL),
     "fp8": Suite("Dense decode of e4m3 caches", SINGLE, _FP8),
     "smoke": Suite("A few small cells", ALL, _SMOKE),
 }

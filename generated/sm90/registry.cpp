@@ -106,13 +106,21 @@ extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp4_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::mxfp4_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512, mla::ExtraKv::fp4_ds_v41>;
+extern template struct mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab>;
+extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab>;
+extern template struct mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab, 512>;
+extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab, 512>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab, 512>;
 extern template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab, 512>;
 extern template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64>;
 extern template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
 extern template struct mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>;
+extern template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab>;
+extern template struct mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab>;
+extern template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab, 512>;
+extern template struct mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab, 512>;
 
 namespace mla {
 namespace {
@@ -314,8 +322,16 @@ const Operation kOperations[] = {
         "sm90a_sparse_decode_qbf16_kvmxfp4_ds_v4_obf16_gather_rows_m64_d512", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v41, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512, mla::ExtraKv::fp4_ds_v41>>(
         "sm90a_sparse_decode_qbf16_kvfp8_ds_v41_obf16_gather_rows_m64_d512_extrafp4_ds_v41", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab>>(
+        "sm90a_sparse_decode_qfp16_kvfp16_ofp16_gather_swap_ab", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab>>(
+        "sm90a_sparse_decode_qbf16_kvbf16_obf16_gather_swap_ab", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab>>(
         "sm90a_sparse_decode_qbf16_kvfp8_ds_mla_obf16_gather_swap_ab", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab, 512>>(
+        "sm90a_sparse_decode_qfp16_kvfp16_ofp16_gather_swap_ab_d512", MLA_OP_SPARSE_DECODE),
+    mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab, 512>>(
+        "sm90a_sparse_decode_qbf16_kvbf16_obf16_gather_swap_ab_d512", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab, 512>>(
         "sm90a_sparse_decode_qbf16_kvfp8_ds_mla_obf16_gather_swap_ab_d512", MLA_OP_SPARSE_DECODE),
     mla::operation<mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_v4, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab, 512>>(
@@ -328,12 +344,20 @@ const Operation kOperations[] = {
         "sm90a_sparse_prefill_qfp16_kvfp16_ofp16_gather_rows_m64_d512", MLA_OP_SPARSE_PREFILL),
     mla::operation<mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::rows_m64, 512>>(
         "sm90a_sparse_prefill_qbf16_kvbf16_obf16_gather_rows_m64_d512", MLA_OP_SPARSE_PREFILL),
+    mla::operation<mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab>>(
+        "sm90a_sparse_prefill_qfp16_kvfp16_ofp16_gather_swap_ab", MLA_OP_SPARSE_PREFILL),
+    mla::operation<mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab>>(
+        "sm90a_sparse_prefill_qbf16_kvbf16_obf16_gather_swap_ab", MLA_OP_SPARSE_PREFILL),
+    mla::operation<mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab, 512>>(
+        "sm90a_sparse_prefill_qfp16_kvfp16_ofp16_gather_swap_ab_d512", MLA_OP_SPARSE_PREFILL),
+    mla::operation<mla::sm90::SparsePrefill<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab, 512>>(
+        "sm90a_sparse_prefill_qbf16_kvbf16_obf16_gather_swap_ab_d512", MLA_OP_SPARSE_PREFILL),
 };
 
 }  // namespace
 
 const Operation* operations(int64_t* count) {
-  *count = 105;
+  *count = 113;
   return kOperations;
 }
 

@@ -31,10 +31,16 @@ set(MLA_PAYLOAD_UNITS
   sm90/sparse_decode_qbf16_gather_swap_ab_d512.cu
   sm90/sparse_decode_qfp16_gather_rows_m64.cu
   sm90/sparse_decode_qfp16_gather_rows_m64_d512.cu
+  sm90/sparse_decode_qfp16_gather_swap_ab.cu
+  sm90/sparse_decode_qfp16_gather_swap_ab_d512.cu
   sm90/sparse_prefill_qbf16_gather_rows_m64.cu
   sm90/sparse_prefill_qbf16_gather_rows_m64_d512.cu
+  sm90/sparse_prefill_qbf16_gather_swap_ab.cu
+  sm90/sparse_prefill_qbf16_gather_swap_ab_d512.cu
   sm90/sparse_prefill_qfp16_gather_rows_m64.cu
   sm90/sparse_prefill_qfp16_gather_rows_m64_d512.cu
+  sm90/sparse_prefill_qfp16_gather_swap_ab.cu
+  sm90/sparse_prefill_qfp16_gather_swap_ab_d512.cu
   sm90/store_kv.cu
   sm90/store_kv_d320_v256.cu
   sm90/store_kv_d512.cu

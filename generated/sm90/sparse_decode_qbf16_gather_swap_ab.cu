@@ -1,4 +1,5 @@
 // Generated from codegen/matrix.
 #include "sm90/sparse_decode/sparse_decode.cuh"
 
+template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::bf16, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab>;
 template struct mla::sm90::SparseDecode<mla::DType::bf16, mla::DType::fp8_ds_mla, mla::DType::bf16, mla::Load::gather, mla::Schedule::swap_ab>;

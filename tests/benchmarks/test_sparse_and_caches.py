@@ -177,6 +177,24 @@ def test_peers_are_called_as_they_want(op, module):
     assert adapters.relative_error(got, want) < 0.01
 
 
+@pytest.mark.parametrize("accepted", [{64, 128}, {PREFILL.num_heads, 64, 128}], ids=["padded", "as they are"])
+def test_queries_of_few_heads_are_padded_for_a_peer_that_refuses_them(accepted):
+    seen = []
+
+    def prefill(q, kv, indices, sm_scale):
+        if q.shape[1] not in accepted:
+            raise RuntimeError("h_q")
+        seen.append(q.shape[1])
+        return fake_prefill(q, kv, indices, sm_scale)
+
+    tensors = SparsePrefillTensors(PREFILL, CPU, 2)
+    module = SimpleNamespace(flash_mla_sparse_fwd=prefill)
+    got = adapters.SPARSE_PREFILL_PEERS[0].prepare(module, tensors)(1)
+    want, *_ = mla.sparse_prefill(tensors.q[1], tensors.kv[1], tensors.indices[1], softmax_scale=SCALE)
+    assert set(seen) == {min(accepted)}
+    assert adapters.relative_error(got, want) < 0.01
+
+
 # What a measurement becomes
 
 

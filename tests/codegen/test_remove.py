@@ -41,7 +41,8 @@ def test_a_row_leaves_its_table_and_comments_stay(real):
     row = '  { q_dtype = "fp16", kv_dtype = "fp16", out_dtype = "fp16" },\n'
     first, _, rest = path.read_text().rpartition(row)
     path.write_text(f"{first}  # A comment about the row below it.\n{row}{rest}")
-    assert changes(real, "sm90.toml", ["op=sparse_prefill", "arch=sm90a", "q_dtype=fp16"]) == [f"- {row.rstrip()}"]
+    pairs = ["op=sparse_prefill", "arch=sm90a", "schedule=swap_ab", "q_dtype=fp16"]
+    assert changes(real, "sm90.toml", pairs) == [f"- {row.rstrip()}"]
 
 
 def test_a_table_goes_with_its_last_row(real):
@@ -56,12 +57,14 @@ def test_a_table_goes_with_its_last_row(real):
 
 
 def test_a_table_goes_with_all_of_its_rows_at_once(real):
-    removed = remove(parse(["op=sparse_prefill", "arch=sm90a"]), real)
+    pairs = ["op=sparse_prefill", "arch=sm90a", "schedule=swap_ab"]
+    tables = (real / "sm90.toml").read_text().count('op = "sparse_prefill"')
+    removed = remove(parse(pairs), real)
     assert [name.split("_")[3] for name in removed] == ["qfp16", "qbf16"]
-    assert len(remove(parse(["op=sparse_prefill", "arch=sm90a", "d_qk=512"]), real)) == 2
+    assert len(remove(parse([*pairs, "d_qk=512"]), real)) == 2
     text = (real / "sm90.toml").read_text()
-    assert text.count('op = "sparse_prefill"') == 1, "the table of what is allowed stays"
-    assert add(parse(["op=sparse_prefill", "arch=sm90a", "q_dtype=bf16", "kv_dtype=bf16"]), real) == removed[1:]
+    assert text.count('op = "sparse_prefill"') == tables - 1, "the tables of what is allowed stay"
+    assert add(parse([*pairs, "q_dtype=bf16", "kv_dtype=bf16", "priority=20"]), real) == removed[1:]
     assert (real / "sm90.toml").read_text().startswith(text.rstrip() + '\n\n[[kernel]]\nop = "sparse_prefill"\n')
 
 

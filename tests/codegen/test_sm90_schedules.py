@@ -10,6 +10,7 @@ from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.registry import Registry
 
 REGISTRY = Path(__file__).parents[2] / "generated" / "sm90" / "registry.json"
+SPARSE = ("sparse_decode", "sparse_prefill")
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +65,25 @@ def test_smaller_pages_of_a_16_bit_cache_are_for_rows_m64(index, page_size, load
     assert (found.baked["load"], found.baked["schedule"]) == (load, schedule)
 
 
-@pytest.mark.parametrize(("kv_dtype", "d_qk"), [("fp8_ds_mla", 576), ("fp8_ds_mla", 512), ("fp8_ds_v4", 512)])
-def test_few_heads_of_sparse_decode_are_for_swap_ab(sparse, kv_dtype, d_qk):
-    config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": kv_dtype, "d_qk": d_qk, "topk": 2048}
-    for heads in (1, 8, 16):
-        assert sparse.best(config | {"num_heads": heads, "q_len": 4}).baked["schedule"] == "swap_ab"
-    for numbers in ({"num_heads": 17}, {"num_heads": 128}, {}):
-        assert sparse.best(config | numbers).baked["schedule"] == "rows_m64"
-
-
 @pytest.mark.parametrize(
-    ("kv_dtype", "extra_kv_dtype"), [("fp8_ds_v41", "same"), ("fp8_ds_v41", "fp4_ds_v41"), ("bf16", "same")]
+    ("op", "q_dtype", "kv_dtype", "d_qk"),
+    [
+        ("sparse_decode", "bf16", "fp8_ds_mla", 576),
+        ("sparse_decode", "bf16", "fp8_ds_mla", 512),
+        ("sparse_decode", "bf16", "fp8_ds_v4", 512),
+        *((op, dtype, dtype, d_qk) for op in SPARSE for dtype in ("bf16", "fp16") for d_qk in (576, 512)),
+    ],
 )
+def test_few_heads_of_sparse_attention_are_for_swap_ab(op, q_dtype, kv_dtype, d_qk):
+    variants = index_of(op)
+    config = {"arch": "sm90a", "q_dtype": q_dtype, "kv_dtype": kv_dtype, "d_qk": d_qk, "topk": 2048}
+    for heads in (1, 8, 16):
+        assert variants.best(config | {"num_heads": heads, "q_len": 4}).baked["schedule"] == "swap_ab"
+    for numbers in ({"num_heads": 17}, {"num_heads": 128}, {}):
+        assert variants.best(config | numbers).baked["schedule"] == "rows_m64"
+
+
+@pytest.mark.parametrize(("kv_dtype", "extra_kv_dtype"), [("fp8_ds_v41", "same"), ("fp8_ds_v41", "fp4_ds_v41")])
 def test_other_caches_of_sparse_decode_have_one_schedule(sparse, kv_dtype, extra_kv_dtype):
     config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": kv_dtype, "d_qk": 512, "num_heads": 8}
     assert sparse.best(config | {"extra_kv_dtype": extra_kv_dtype}).baked["schedule"] == "rows_m64"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.op("sparse_prefill")
 
 @pytest.mark.parametrize("num_heads", [1, 3, 9, 16, 63, 64, 126, 128])
 def test_heads(variant: Row, num_heads: int) -> None:
-    SparsePrefill(variant.name, num_heads=num_heads, seed=num_heads).check()
+    SparsePrefill(variant.name, num_heads=variant.heads(num_heads), seed=num_heads).check()
 
 
 @pytest.mark.parametrize("q_len", [1, 2, 4, 67, 100, 128])
@@ -47,7 +47,7 @@ def test_options(variant: Row, options: dict[str, Any], split: bool, strided: bo
 @pytest.mark.parametrize("dim", [0, 1])
 def test_broadcast_queries(variant: Row, dim: int, num_heads: int) -> None:
     """Tokens or heads share one query, by a stride of 0."""
-    SparsePrefill(variant.name, num_heads=num_heads, broadcast_q=dim).check()
+    SparsePrefill(variant.name, num_heads=variant.heads(num_heads), broadcast_q=dim).check()
 
 
 def test_repeated_selection_counts_twice(variant: Row) -> None:
@@ -106,7 +106,7 @@ def test_rows_that_are_half_without_rope(variant: Row) -> None:
 
 @pytest.mark.slow
 def test_model_shape(variant: Row) -> None:
-    SparsePrefill(variant.name, q_len=12, num_heads=128, kv_len=3000, topk=2048).check()
+    SparsePrefill(variant.name, q_len=12, num_heads=variant.heads(128), kv_len=3000, topk=2048).check()
 
 
 def test_outputs_have_the_promised_types(variant: Row) -> None:
@@ -117,4 +117,4 @@ def test_outputs_have_the_promised_types(variant: Row) -> None:
     assert (tuple(out.shape), out.dtype) == ((5, 16, variant.form.d_v), inputs["q"].dtype)
     for tensor in (max_logits, lse):
         assert (tuple(tensor.shape), tensor.dtype) == ((5, 16), torch.float32)
-    assert (lse >= max_logits).all()
+    assert (lse >= max_logits - 1e-5).all()  # each is rounded

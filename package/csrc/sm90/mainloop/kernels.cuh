@@ -36,7 +36,7 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kDV, kExt
 
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk>
 struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kDQk, kLatent> {
-  using Format = swap_ab::Format<kQ, kKv, kDQk>;
+  using Format = swap_ab::Format<kQ, kKv, kLoad, kDQk>;
 
   template <int kRows>
   static Kernel of_rows() {

@@ -18,7 +18,7 @@ constexpr bool supports(DType q, DType kv, DType out, Load load, Schedule schedu
   if (out != q || load != Load::gather) return false;
   if (schedule == Schedule::swap_ab) {
     const bool has_scales = kv == DType::fp8_ds_mla || kv == DType::fp8_ds_v4;
-    return q == DType::bf16 && has_scales && extra_kv == ExtraKv::same;
+    return (has_one_type || (dequantizes && has_scales)) && extra_kv == ExtraKv::same;
   }
   return (has_one_type || dequantizes) && schedule == Schedule::rows_m64;
 }

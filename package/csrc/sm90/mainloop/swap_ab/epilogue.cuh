@@ -30,15 +30,15 @@ struct Epilogue {
                                       uint32_t first_tile, const Softmax& softmax,
                                       Accumulator (&sums)[kLatentChunks]) const {
     const int warp = threadIdx.x % kWarpgroup / kWarp;
-    const bool first_lanes = threadIdx.x % kWarp < 4;
+    // The lanes of a row store the same. If some were chosen by a branch, the compiler would take
+    // the warp for divergent in the loop over tiles, and move descriptors for every instruction.
 #pragma unroll
     for (int n = 0; n < 2 * kPairs; ++n) {
-      const float sum = softmax.sum_of_warp(n);
-      if (first_lanes) shared.of_warps[consumer][warp][Softmax::row(n)] = sum;
-      if (first_lanes && warp == 0) shared.row_max[consumer][Softmax::row(n)] = softmax.row_max(n);
+      const int row = Softmax::row(n);
+      shared.of_warps[consumer][warp][row] = softmax.sum_of_warp(n);
+      if (warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
       if constexpr (Params::kIsSparse) {
-        const float greatest = softmax.max_logit_of_warp(n);
-        if (first_lanes) shared.max_logits[consumer][warp][Softmax::row(n)] = greatest;
+        shared.max_logits[consumer][warp][row] = softmax.max_logit_of_warp(n);
       }
     }
     move_own_half_first(sums);

@@ -36,32 +36,39 @@ struct UsualChunks {
 };
 
 // Tensor cores read a 16-bit cache as it is. A stage is half of a tile's latent or its rope
-// columns, since three tiles do not fit.
-template <DType kQ, DType kKv, int kDQk = kHeadDim>
+// columns, since three tiles do not fit. Rows that are selected are gathered.
+template <DType kQ, DType kKv, Load kLoad, int kDQk = kHeadDim>
 struct Format : UsualChunks {
-  static_assert(kQ == kKv && kDQk == kHeadDim);
+  static_assert(kQ == kKv && (kDQk == kHeadDim || kLoad == Load::gather));
   using Element = typename ElementOf<kQ>::Type;
   using QueryElement = Element;
   static constexpr bool kReadsToRegisters = false;
   static constexpr bool kConvertsQuery = false;
+  static constexpr bool kIsSparse = kLoad == Load::gather;
+  static constexpr bool kHasRope = kDQk > kLatent;
+  static constexpr int kQueryChunks = kDQk / kChunk;
+  static constexpr int kKvWarps = kIsSparse ? 2 : 1;
   static constexpr int kLatentStages = 5;
   static constexpr int kRopeStages = 2;
 
   struct Kv {
     alignas(1024) Element latent[kLatentStages][kHalfChunks * kChunkElements];
-    alignas(1024) Element rope[kRopeStages][kChunkElements];
+    alignas(1024) Element rope[kRopeStages][kHasRope ? kChunkElements : 1];
   };
 
   struct KvPipelines {
-    uint64_t present[kRopeStages];  // a bit for each token
+    alignas(8) uint32_t present[kRopeStages][kTileTokens / kWarp];  // a bit for each token
     TransactionBarrier latent_full[kLatentStages];
     TransactionBarrier rope_full[kRopeStages];
     Barrier latent_empty[kLatentStages];
     Barrier rope_empty[kRopeStages];
 
+    // TMA arrives once; a lane that gathers when its copies are done, and where the rope columns
+    // would be when it has said which tokens exist.
     __device__ void init_barriers() {
-      for (auto& barrier : latent_full) barrier.init(1);
-      for (auto& barrier : rope_full) barrier.init(1);
+      constexpr int kLanes = kKvWarps * kWarp;
+      for (auto& barrier : latent_full) barrier.init(kIsSparse ? kLanes : 1);
+      for (auto& barrier : rope_full) barrier.init(kIsSparse ? (1 + kHasRope) * kLanes : 1);
       for (auto& barrier : latent_empty) barrier.init(kWarps);
       for (auto& barrier : rope_empty) barrier.init(kWarpgroup);
     }
@@ -87,7 +94,7 @@ struct Fp8Vectors {
 // e4m3 becomes fp16 in registers, and so does Q. A stage is a tile as it is in memory; a token of a
 // chunk takes 64 bytes, swizzled in vectors of 16.
 template <>
-struct Format<DType::bf16, DType::e4m3, kHeadDim> : Fp8Vectors, UsualChunks {
+struct Format<DType::bf16, DType::e4m3, Load::tma, kHeadDim> : Fp8Vectors, UsualChunks {
   using Element = cute::half_t;
   using QueryElement = Element;
   static constexpr bool kConvertsQuery = true;

@@ -101,8 +101,10 @@ struct ScaledRows : Fp8Vectors {
 };
 
 template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_mla, kDQk> : ScaledRows<DType::fp8_ds_mla, kDQk> {};
+struct Format<DType::bf16, DType::fp8_ds_mla, Load::gather, kDQk>
+    : ScaledRows<DType::fp8_ds_mla, kDQk> {};
 template <int kDQk>
-struct Format<DType::bf16, DType::fp8_ds_v4, kDQk> : ScaledRows<DType::fp8_ds_v4, kDQk> {};
+struct Format<DType::bf16, DType::fp8_ds_v4, Load::gather, kDQk>
+    : ScaledRows<DType::fp8_ds_v4, kDQk> {};
 
 }  // namespace mla::sm90::swap_ab

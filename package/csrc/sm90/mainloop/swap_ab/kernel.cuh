@@ -10,6 +10,7 @@
 #include "sm90/common/pdl.cuh"
 #include "sm90/mainloop/swap_ab/consumer.cuh"
 #include "sm90/mainloop/swap_ab/producer_gather.cuh"
+#include "sm90/mainloop/swap_ab/producer_gather_bytes.cuh"
 #include "sm90/mainloop/swap_ab/producer_query.cuh"
 #include "sm90/mainloop/swap_ab/producer_tma.cuh"
 
@@ -19,7 +20,7 @@ template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kS
           int kDQk>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  using Format = swap_ab::Format<kQ, kKv, kDQk>;
+  using Format = swap_ab::Format<kQ, kKv, kLoad, kDQk>;
   using Shared = SharedStorage<Format, kRows>;
   static_assert(kSchedule == Schedule::swap_ab && Params::kIsSparse == Format::kIsSparse);
   static_assert(sizeof(Shared) <= 227 * 1024);
@@ -57,7 +58,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (warp > 0 && warp <= kQueryWarps) {
       QueryProducer<Format, kRows, Params>{params, shared, warp - 1}.run();
     } else if constexpr (kLoad == Load::gather) {
-      using Producer = GatherProducer<Format, kRows, Params>;
+      using Producer =
+          std::conditional_t<Format::kReadsToRegisters, GatherBytesProducer<Format, kRows, Params>,
+                             GatherProducer<Format, kRows, Params>>;
       if (warp == 0) {
         Producer{params, shared, 0}.run(work_tiles());
       } else {

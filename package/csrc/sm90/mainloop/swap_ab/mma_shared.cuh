@@ -51,7 +51,7 @@ class SharedMma {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const auto latent = Format::latent_state(tile, half);
-      pipelines.latent_full[latent.stage].wait(latent.phase);
+      wait(pipelines.latent_full[latent.stage], latent.phase);
       warpgroup_arrive();
 #pragma unroll
       for (int i = 0; i < kHalfChunks; ++i) {
@@ -62,14 +62,19 @@ class SharedMma {
       }
     }
     const auto rope = Format::rope_state(tile);
-    pipelines.rope_full[rope.stage].wait(rope.phase);
-    const uint64_t present = pipelines.present[rope.stage];
-    warpgroup_arrive();
-    multiply_chunk(kRopeChunk, chunk_tensor(shared_.kv.rope[rope.stage]));
+    if constexpr (Format::kHasRope) {
+      wait(pipelines.rope_full[rope.stage], rope.phase);
+      warpgroup_arrive();
+      multiply_chunk(Format::kQueryRopeChunk, chunk_tensor(shared_.kv.rope[rope.stage]));
+    }
     warpgroup_commit_batch();
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits);
     warpgroup_fence_operand(odd);
+    // Without rope columns this says which tokens exist. To wait before all products are done would
+    // make the compiler serialize them.
+    if constexpr (!Format::kHasRope) pipelines.rope_full[rope.stage].wait(rope.phase);
+    const auto present = reinterpret_cast<const uint64_t&>(pipelines.present[rope.stage]);
     pipelines.rope_empty[rope.stage].arrive();
 #pragma unroll
     for (int e = 0; e < size(logits); ++e) logits(e) += odd(e);
@@ -114,8 +119,10 @@ class SharedMma {
     swap_ab::store_p<Element, kRows>(p, weights);
   }
 
-  // P of tokens that do not exist is 0, which makes NaN of what an unused page may hold.
+  // P of tokens that do not exist is 0, which makes NaN of what an unused page may hold. Gathered
+  // tokens that do not exist are zeros.
   __device__ __forceinline__ void clear_tail(uint32_t tile, int tokens) const {
+    if constexpr (Format::kIsSparse) return;
     constexpr int kTokenVectors = kHalfChunks * kVectors;
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
@@ -151,6 +158,12 @@ class SharedMma {
   }
 
  private:
+  static __device__ __forceinline__ void wait(const TransactionBarrier& full, uint32_t phase) {
+    full.wait(phase);
+    // Other threads have copied what tensor cores read, if it was gathered.
+    if constexpr (Format::kIsSparse) cutlass::arch::fence_view_async_shared();
+  }
+
   __device__ __forceinline__ void release(uint32_t tile, int half) const {
     if (threadIdx.x % kWarp > 0) return;
     shared_.pipelines.latent_empty[Format::latent_state(tile, half).stage].arrive();

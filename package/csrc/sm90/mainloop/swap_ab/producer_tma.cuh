@@ -57,7 +57,7 @@ struct TmaProducer {
     shared.pipelines.rope_empty[rope.stage].wait(rope.phase ^ 1);
     TransactionBarrier& full = shared.pipelines.rope_full[rope.stage];
     if (leads) {
-      shared.pipelines.present[rope.stage] = present;
+      reinterpret_cast<uint64_t&>(shared.pipelines.present[rope.stage]) = present;
       full.arrive_and_expect_tx(sizeof(shared.kv.rope[0]));
     }
     load_boxes<1>(&params.rope_map, 0, full, shared.kv.rope[rope.stage], kv, leads);

@@ -22,9 +22,9 @@ struct GatherDequantizer {
   static constexpr int kWarps = Staging::kProducers;
   static constexpr int kQueryWaiters = kWarps;
   // One lane arrives for a warp; where blocks share what they dequantize, all do, which is faster.
-  static constexpr int kLanes = kCluster == 1 ? 1 : kWarp;
-  static constexpr int kLatentArrivals = kWarps * kLanes;
-  static constexpr int kRopeArrivals = kWarps * kLanes;
+  static constexpr int kArrivingLanes = kCluster == 1 ? 1 : kWarp;
+  static constexpr int kLatentArrivals = kWarps * kArrivingLanes;
+  static constexpr int kRopeArrivals = kWarps * kArrivingLanes;
 
   const Params& params;
   SharedStorage<Format>& shared;
@@ -105,7 +105,7 @@ struct GatherDequantizer {
     tile = warp_uniform(tile);
     store_present(block, rope_state<Format>(tile).stage);
     __syncwarp();
-    if (read_lane_index() >= kLanes) return;
+    if (read_lane_index() >= kArrivingLanes) return;
     arrive_half(tile, 0);
     arrive_half(tile, 1);
     shared.rope_full[rope_state<Format>(tile).stage].arrive();

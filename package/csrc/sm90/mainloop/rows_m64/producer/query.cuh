@@ -7,7 +7,7 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "sm90/common/special_registers.cuh"
-#include "sm90/mainloop/rows_m64/producer/copy_rows.cuh"
+#include "sm90/mainloop/copy_rows.cuh"
 #include "sm90/mainloop/rows_m64/shared_storage.cuh"
 
 namespace mla::sm90::rows_m64 {

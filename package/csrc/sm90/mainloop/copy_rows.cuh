@@ -2,9 +2,10 @@
 #pragma once
 
 #include "sm90/common/copy_vector.cuh"
-#include "sm90/mainloop/rows_m64/layouts.cuh"
+#include "sm90/common/warp.cuh"
+#include "sm90/mainloop/tile_layouts.cuh"
 
-namespace mla::sm90::rows_m64 {
+namespace mla::sm90 {
 
 // A warp copies `kCount` chunks of 32 rows, each from where its lane says, to the rows of a tile
 // from `first_row` on, in HalfLayout if kCount is kHalfChunks. Rows that `present` has no bit for
@@ -42,4 +43,4 @@ __device__ __forceinline__ void copy_rows(const Element* own, uint32_t present, 
   }
 }
 
-}  // namespace mla::sm90::rows_m64
+}  // namespace mla::sm90

@@ -1,0 +1,4 @@
+// Generated from codegen/matrix.
+#include "sm90/sparse_decode/sparse_decode.cuh"
+
+template struct mla::sm90::SparseDecode<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab>;

@@ -1,0 +1,4 @@
+// Generated from codegen/matrix.
+#include "sm90/sparse_prefill/sparse_prefill.cuh"
+
+template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab>;
