@@ -1,4 +1,4 @@
-"""The page of decodes over e4m3 caches: exact and fp8 arithmetic side by side, each with its error."""
+"""The page of cells that libraries compute in exact and in fp8 arithmetic, side by side, each with its error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from benchmarks.pages.markdown import markdown
 from benchmarks.pages.side_by_side import NAMES, number, runs
 
 _ABOUT = (
-    f"`{OURS}` keeps Q and P in 16 bits; `{OURS_FP8}` rounds both to e4m3. Every library ran {{where}} and by one "
-    "method. A ratio is the time of the fastest library that is not ours over that of our faster one: above 1, ours is "
-    "faster. An error is the norm of the difference from attention in float64, over the norm of the latter's output."
+    "{ours} Every library ran {where} and by one method. A ratio is the time of the fastest library that is not ours "
+    "over that of our faster one: above 1, ours is faster. An error is the norm of the difference from attention in "
+    "float64, over the norm of the latter's output."
+)
+_DECODE = (
+    "- Q is bf16. Our fp8 arithmetic rounds it in the launch that is timed. FlashMLA's fp8 kernel takes Q in e4m3: "
+    "it is converted before, and no time has this in it, which favours FlashMLA.",
+)
+_PREFILL = (
+    "- Q and rows are bf16. SGLang's kernel takes both in e4m3, with a scale of each tensor, and multiplies P in e4m3: "
+    "Q and rows are converted before, and no time has this in it, which favours SGLang.",
+    "- FlashMLA and SGLang have queries of 16 heads padded to 64 before.",
 )
 
 
@@ -30,7 +39,7 @@ def page(document: Mapping[str, Any], *, title: str, data: str) -> str:
     lines = [
         f"# {title}: {document['runs'][0]['machine']['gpu']}",
         "",
-        _ABOUT.format(where=where),
+        _ABOUT.format(where=where, ours=_of_ours(document["cells"])),
         "",
         *(line for state in ("graph", "rested") for line in _table(document, state)),
         *_notes(document["cells"]),
@@ -60,6 +69,17 @@ def compared(cell: Mapping[str, Any], state: str) -> tuple[str, Comparison] | No
     return name, Comparison(ours[name], peer, others[peer], drift)
 
 
+def _of_ours(cells: Sequence[Mapping[str, Any]]) -> str:
+    rounded = f"; `{OURS_FP8}` rounds both to e4m3" if OURS_FP8 in _ours(cells) else ""
+    return f"`{OURS}` keeps Q and P in 16 bits{rounded}."
+
+
+def _ours(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Ours in each arithmetic that took part."""
+    took_part = {turn["library"] for cell in cells for turn in cell["turns"]}
+    return [name for name in (OURS, OURS_FP8) if name in took_part]
+
+
 def _others(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in others_of(cells) if name != OURS_FP8]
 
@@ -67,7 +87,7 @@ def _others(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 def _table(document: Mapping[str, Any], state: str) -> list[str]:
     """Microseconds of every library in one state, a cell in each row; beside the times in a graph stand the errors."""
     cells, several = document["cells"], len(document["runs"]) > 1
-    names, libraries = differing(cells), [OURS, OURS_FP8, *_others(cells)]
+    names, libraries = differing(cells), [*_ours(cells), *_others(cells)]
     errors = [f"error of {name}" for name in libraries] if state == "graph" else []
     rows = []
     for cell in cells:
@@ -97,18 +117,27 @@ def _notes(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["Without a time in some cells:", "", *notes, ""] if notes else []
 
 
+def _error_of(cells: Sequence[Mapping[str, Any]]) -> str:
+    if cells[0]["op"] == "sparse_prefill":
+        return (
+            "query tokens. Attention in float64 reads Q and rows in bf16: what rounding them changed is in the error."
+        )
+    return (
+        "requests, or of its only one. Attention in float64 reads the same bytes of the cache, and Q in bf16: what "
+        "rounding the cache changed is not in the error."
+    )
+
+
 def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
     cells = document["cells"]
     requests, allowed = (max(cell[name] for cell in cells) for name in ("float64 requests", "allowed error"))
     return [
         *(f"- **{NAMES[state]}**: {text}" for state, text in document["method"].items()),
         "- Plans are made before, by every library: no time has planning in it. Pages have 64 tokens.",
-        "- Q is bf16. Our fp8 arithmetic rounds it in the launch that is timed. FlashMLA's fp8 kernel takes Q in e4m3: "
-        "it is converted before, and no time has this in it, which favours FlashMLA.",
+        *(_PREFILL if cells[0]["op"] == "sparse_prefill" else _DECODE),
         "- Keys and values are random, of deviation 1, and have no mean but where a column says so. "
         "[Why a mean matters](../kernels/sm90/fp8.md#sums-in-two-levels).",
-        f"- **error**: of the first problem's first {requests} requests, or of its only one. Attention in float64 "
-        "reads the same bytes of the cache, and Q in bf16: what rounding the cache changed is not in the error.",
+        f"- **error**: of the first problem's first {requests} {_error_of(cells)}",
         f"- {'A sample of the' if apart else 'The'} output of every library is compared with that of `{OURS}` first; a "
         f"library whose output differs by more than {allowed:.0%} of its norm is not timed.",
         f"- `{OURS}` is measured first and last in each cell; its time is the mean of the two. A ratio is bold where "

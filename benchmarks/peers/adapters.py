@@ -179,9 +179,37 @@ def flash_mla_sparse_prefill(module: Any, tensors: SparsePrefillTensors) -> Laun
     return lambda i: attend(queries[i], i)[:, : cell.num_heads]
 
 
+def sglang_q8kv8(module: Any, tensors: SparsePrefillTensors) -> Launch:
+    """SGLang's sparse prefill in fp8 arithmetic, which takes Q and rows in e4m3 with a scale of each tensor.
+
+    Both are rounded here, once, with the scale that makes the greatest number that of e4m3, and queries are padded to
+    64 heads. No time has that in it: this favours the peer.
+    """
+    heads = tensors.cell.num_heads
+    queries, q_scale = _in_e4m3(torch.nn.functional.pad(tensors.q, (0, 0, 0, -heads % 64)))
+    rows, kv_scale = _in_e4m3(tensors.kv)
+
+    def launch(i: int) -> torch.Tensor:
+        out: torch.Tensor = module.sparse_mla_q8kv8_prefill_fwd(
+            queries[i], rows[i].unsqueeze(1), tensors.indices[i].unsqueeze(1), SCALE, q_scale, kv_scale
+        )[0]
+        return out[:, :heads]
+
+    return launch
+
+
+def _in_e4m3(numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Numbers over a scale, in e4m3, and the scale, float32 [1]."""
+    scale = numbers.abs().max().float().view(1) / torch.finfo(torch.float8_e4m3fn).max
+    return (numbers / scale.to(numbers.dtype)).to(torch.float8_e4m3fn), scale.to(numbers.dtype).float()
+
+
 FP8_DECODE_PEERS = (Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_fp8),)
 SPARSE_DECODE_PEERS = (Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_sparse_decode),)
-SPARSE_PREFILL_PEERS = (Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_sparse_prefill),)
+SPARSE_PREFILL_PEERS = (
+    Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla_sparse_prefill),
+    Peer("SGLang Q8KV8", "sglang.kernels.ops.attention.sparse_mla_q8kv8_prefill_sm90", "sglang", sglang_q8kv8),
+)
 PEERS = (
     Peer("FlashMLA", "flash_mla", "flash_mla", flash_mla),
     Peer("FlashInfer", "flashinfer.mla", "flashinfer-python", flashinfer),

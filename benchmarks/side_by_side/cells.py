@@ -30,7 +30,8 @@ class Cell:
     close : float
         The largest relative error to our output with which a library is timed.
     float64_requests : int
-        The first requests of a problem whose outputs are compared with attention in float64; 0 for no comparison.
+        The first requests of a problem whose outputs are compared with attention in float64, query tokens of a
+        prefill; 0 for no comparison.
     """
 
     op: str
@@ -158,6 +159,10 @@ _FEW_HEADS_PREFILL = tuple(
     sparse_prefill(heads, seq, d_qk)
     for d_qk, heads, seq in product((576, 512), (8, 16, 32), (8192, 32768, 65536, 131072))
 )
+_FP8_PREFILL = tuple(
+    replace(sparse_prefill(heads, seq, d_qk), close=CLOSE_IN_FP8, float64_requests=16)
+    for d_qk, heads, seq in product((576, 512), (16, 64, 128), (8192, 32768, 131072))
+)
 _SUSTAINED = (
     dense(128, 128, 8192),
     dense(128, 128, 8192, q_len=2),
@@ -198,6 +203,7 @@ SUITES = {
     "sparse_sustained": Suite("Sparse decode of fp8 caches under load", ALL, _SPARSE_SUSTAINED),
     "few_heads": Suite("Sparse decode of fp8 caches with few heads", SINGLE, _FEW_HEADS),
     "prefill": Suite("Sparse prefill", SINGLE, _PREFILL),
+    "fp8_prefill": Suite("Sparse prefill beside fp8 arithmetic", SINGLE, _FP8_PREFILL),
     "few_heads_prefill": Suite("Sparse prefill with few heads", SINGLE, _FEW_HEADS_PREFILL),
     "fp8": Suite("Dense decode of e4m3 caches", SINGLE, _FP8),
     "smoke": Suite("A few small cells", ALL, _SMOKE),

@@ -14,6 +14,7 @@ import torch
 from mla_kernels import reference
 from mla_kernels.diagnostics.bench.problems import SCALE
 
+from benchmarks.ops.sparse_tensors import SparsePrefillTensors
 from benchmarks.peers import adapters
 from benchmarks.side_by_side import states
 from benchmarks.side_by_side.cells import Cell
@@ -145,7 +146,16 @@ def _error(library: Library, launch: Launch, tensors: Any, want: torch.Tensor | 
 
 
 def _error_to_float64(launch: Launch, tensors: Any, requests: int) -> float:
-    """The relative error of a dense decode's first problem, over so many requests: one at a time, to spare memory."""
+    """The relative error of a dense decode's or a sparse prefill's first problem, over so many requests or tokens."""
+    if isinstance(tensors, SparsePrefillTensors):
+        want, *_ = reference.sparse_prefill(
+            tensors.q[0, :requests],
+            tensors.kv[0],
+            tensors.indices[0, :requests],
+            softmax_scale=SCALE,
+            dtype=torch.float64,
+        )
+        return adapters.relative_error(launch(0)[:requests], want)
     want, _ = reference.decode(
         tensors.q[0, :requests],
         tensors.kv_cache,

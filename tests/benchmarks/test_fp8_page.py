@@ -55,6 +55,15 @@ def test_a_row_has_times_the_ratio_to_our_faster_one_and_errors() -> None:
     assert "differs by more than 8% of its norm" in "\n".join(lines)
 
 
+def test_a_page_of_prefills_says_what_is_rounded_and_has_no_column_of_what_took_no_part() -> None:
+    cell = measured(SUITES["fp8_prefill"].cells[0], 110.0, 90.0)
+    cell["turns"] = [turn for turn in cell["turns"] if turn["library"] != OURS_FP8]
+    text = "\n".join(page_of(cell))
+    assert OURS_FP8 not in text
+    assert "SGLang's kernel takes both in e4m3" in text
+    assert "the first problem's first 16 query tokens" in text
+
+
 @pytest.mark.parametrize(("drift", "ratio"), [(0.0, "**1.03x**"), (4.0, "1.03x")])
 def test_a_ratio_is_bold_beyond_the_drift_of_our_two_turns(drift: float, ratio: str) -> None:
     found = fp8.compared(measured(FEW, 110.0, 103.0, drift), "graph")

@@ -241,8 +241,8 @@ def test_suites() -> None:
     for suite in SUITES.values():
         assert len({cell.title for cell in suite.cells}) == len(suite.cells)
     assert {name: len(suite.cells) for name, suite in SUITES.items() if suite.states == SINGLE} == {
-        "dense": 96, "few_heads": 36, "few_heads_prefill": 24, "fp8": 14, "more": 42, "prefill": 16, "ragged": 24,
-        "sparse": 56,
+        "dense": 96, "few_heads": 36, "few_heads_prefill": 24, "fp8": 14, "fp8_prefill": 18, "more": 42, "prefill": 16,
+        "ragged": 24, "sparse": 56,
     }  # fmt: skip
     assert len(SUITES["sustained"].cells) == 7
     assert {name for name, suite in SUITES.items() if any(cell.fp8 for cell in suite.cells)} == {"fp8"}

@@ -195,6 +195,19 @@ def test_queries_of_few_heads_are_padded_for_a_peer_that_refuses_them(accepted):
     assert adapters.relative_error(got, want) < 0.01
 
 
+def test_queries_and_rows_are_rounded_to_e4m3_for_a_peer_that_multiplies_in_it():
+    def prefill(q, kv, indices, sm_scale, q_scale, kv_scale):
+        assert q.dtype == kv.dtype == torch.float8_e4m3fn
+        assert q.shape[1] == 64
+        return fake_prefill((q.float() * q_scale).bfloat16(), (kv.float() * kv_scale).bfloat16(), indices, sm_scale)
+
+    tensors = SparsePrefillTensors(PREFILL, CPU, 2)
+    launch = adapters.sglang_q8kv8(SimpleNamespace(sparse_mla_q8kv8_prefill_fwd=prefill), tensors)
+    want, *_ = mla.sparse_prefill(tensors.q[1], tensors.kv[1], tensors.indices[1], softmax_scale=SCALE)
+    assert launch(1).shape == want.shape
+    assert 0.001 < adapters.relative_error(launch(1), want) < 0.08
+
+
 # What a measurement becomes
 
 
