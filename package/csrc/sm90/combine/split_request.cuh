@@ -81,15 +81,21 @@ __device__ __forceinline__ void prepare_combine(const Params& params, SplitReque
   }
 }
 
-// Thread 0 of a block counts a work tile of it that is a split.
+// Counts a work tile that is a split, if `counts` is true, which it is of one thread of a block.
+// There is no branch: the compiler would take warps for divergent in the loop over tiles, and move
+// descriptors of the tensor cores for every instruction.
 //
-// @pre Those that have stored the partial result have synchronized with this thread.
+// @pre Those that have stored the partial result have synchronized with that thread.
 template <class Params>
 __device__ __forceinline__ void count_split(const Params& params, const SplitRequest& own,
-                                            bool is_first_work_tile) {
-  asm volatile("fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(
-                   stored_splits(params, is_first_work_tile ? own.first_split : 0))
-               : "memory");
+                                            bool is_first_work_tile, bool counts) {
+  asm volatile(
+      "{ .reg .pred counts; setp.ne.u32 counts, %1, 0;\n"
+      "@counts fence.acq_rel.gpu;\n"
+      "@counts red.relaxed.gpu.global.add.u32 [%0], 1; }" ::"l"(
+          stored_splits(params, is_first_work_tile ? own.first_split : 0)),
+      "r"(static_cast<uint32_t>(counts))
+      : "memory");
 }
 
 // Thread 0 of a worker waits for `count` splits of its request.

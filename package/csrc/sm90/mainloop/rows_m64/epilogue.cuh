@@ -56,7 +56,7 @@ struct Epilogue {
   // Counts a split that both warpgroups have stored.
   __device__ __forceinline__ void count(bool is_first_work_tile) const {
     synchronize();
-    if (threadIdx.x == 0) count_split(params, shared.split_request, is_first_work_tile);
+    count_split(params, shared.split_request, is_first_work_tile, threadIdx.x == 0);
   }
 
   // Stores rows of a partial result that the combine kernel reads.

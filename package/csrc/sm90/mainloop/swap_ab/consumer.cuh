@@ -6,6 +6,7 @@
 #include "sm90/mainloop/swap_ab/epilogue.cuh"
 #include "sm90/mainloop/swap_ab/mma_scaled_registers.cuh"
 #include "sm90/mainloop/swap_ab/mma_shared.cuh"
+#include "sm90/mainloop/swap_ab/query_operand.cuh"
 #include "sm90/mainloop/swap_ab/softmax.cuh"
 
 namespace mla::sm90::swap_ab {
@@ -36,19 +37,31 @@ class Consumer {
 
  public:
   __device__ Consumer(const Params& params, Shared& shared, int consumer)
-      : params_(params), shared_(shared), consumer_(consumer), mma_(shared), softmax_(params) {}
+      : params_(params),
+        shared_(shared),
+        consumer_(consumer),
+        mma_(shared),
+        softmax_(params, shared, consumer) {}
 
   __device__ __forceinline__ void run() {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
       const int blocks = max(warp_uniform(work.end_block - work.first_block), 0);
+      const PipelineState<Shared::kQueryStages> query(work_tiles.count() - 1);
+      QueryFacts<kRows>& facts = shared_.query_facts[work_tiles.count() % Shared::kFactStages];
+      shared_.query_full[query.stage].wait(query.phase);
+      if (blocks > 0) {
+        QueryOperand<Format, kRows, Params>{params_}.prepare(shared_.q[query.stage],
+                                                             facts.logit_scale);
+      }
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) cute::clear(sums_[chunk]);
-      softmax_.start(work, shared_.query_facts[work_tiles.count() % Shared::kFactStages]);
-      compute(work, blocks, PipelineState<Shared::kQueryStages>(work_tiles.count() - 1));
+      softmax_.start(facts);
+      const WorkTile& kept = kRows == 16 ? work : facts.work;  // in registers, if there are any
+      compute(kept, blocks, query);
       if constexpr (Format::kScales > 0) mma_.order_rope(sums_);
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
-          work, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
+          kept, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
       const uint32_t others = position_ + (blocks + consumer_) / kConsumers;
       position_ = (first_tile() + blocks) << 1 | (others & 1);
     }
@@ -57,7 +70,6 @@ class Consumer {
  private:
   __device__ __forceinline__ void compute(const WorkTile& work, int blocks,
                                           const PipelineState<Shared::kQueryStages>& query) {
-    shared_.query_full[query.stage].wait(query.phase);
 #pragma unroll 1
     for (int i = consumer_; i < blocks; i += kConsumers) {
       const uint32_t tile = in_uniform_register(first_tile() + i);

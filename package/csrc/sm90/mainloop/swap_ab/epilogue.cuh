@@ -36,7 +36,7 @@ struct Epilogue {
     for (int n = 0; n < 2 * kPairs; ++n) {
       const int row = Softmax::row(n);
       shared.of_warps[consumer][warp][row] = softmax.sum_of_warp(n);
-      if (warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
+      if (Softmax::kHasRegisters && warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
       if constexpr (Params::kIsSparse) {
         shared.max_logits[consumer][warp][row] = softmax.max_logit_of_warp(n);
       }
@@ -60,9 +60,8 @@ struct Epilogue {
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kConsumers * kWarpgroup, kAllConsumers);
     if (consumer < blocks) mma.release_exchange(last_tile(consumer, blocks, first_tile));
-    if (work.partial >= 0 && params.combines && threadIdx.x == 0) {
-      count_split(params, shared.split_request, is_first_work_tile);
-    }
+    count_split(params, shared.split_request, is_first_work_tile,
+                work.partial >= 0 && params.combines && threadIdx.x == 0);
   }
 
  private:

@@ -66,9 +66,9 @@ struct Format : UsualChunks {
     // TMA arrives once; a lane that gathers when its copies are done, and where the rope columns
     // would be when it has said which tokens exist.
     __device__ void init_barriers() {
-      constexpr int kLanes = kKvWarps * kWarp;
-      for (auto& barrier : latent_full) barrier.init(kIsSparse ? kLanes : 1);
-      for (auto& barrier : rope_full) barrier.init(kIsSparse ? (1 + kHasRope) * kLanes : 1);
+      constexpr int kArrivingLanes = kKvWarps * kWarp;
+      for (auto& barrier : latent_full) barrier.init(kIsSparse ? kArrivingLanes : 1);
+      for (auto& barrier : rope_full) barrier.init(kIsSparse ? (1 + kHasRope) * kArrivingLanes : 1);
       for (auto& barrier : latent_empty) barrier.init(kWarps);
       for (auto& barrier : rope_empty) barrier.init(kWarpgroup);
     }

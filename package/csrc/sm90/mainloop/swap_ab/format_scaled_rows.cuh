@@ -31,7 +31,7 @@ struct ScaledRows : Fp8Vectors {
   // P is there once for each scale, and as it is, if rope columns are columns of the value.
   static constexpr int kWeights = kScales + kRopeIsValue;
   static constexpr int kKvWarps = 2;
-  static constexpr int kStages = 4;
+  static constexpr int kStages = 3;
   static_assert(kRow.latent_type == DType::e4m3 && kRow.latent % kChunk == 0);
   static_assert(!kHasRope || (kRow.rope == kChunk && kRow.rope_type == DType::bf16));
   static_assert(kRow.scale_group % kChunk == 0 && kRow.scale_interleave == 1);

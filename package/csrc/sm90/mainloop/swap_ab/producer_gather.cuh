@@ -4,7 +4,7 @@
 #include <cute/arch/copy_sm80.hpp>
 
 #include "sm90/mainloop/copy_rows.cuh"
-#include "sm90/mainloop/swap_ab/gather_tiles.cuh"
+#include "sm90/mainloop/gather_tiles.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
 namespace mla::sm90::swap_ab {

@@ -5,7 +5,7 @@
 #include <cute/arch/copy_sm80.hpp>
 
 #include "sm90/common/copy_vector.cuh"
-#include "sm90/mainloop/swap_ab/gather_tiles.cuh"
+#include "sm90/mainloop/gather_tiles.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
 namespace mla::sm90::swap_ab {

@@ -1,19 +1,13 @@
-// Loads the queries of a work tile and, for a cache of e4m3, converts them to fp16.
-//
-// A thread of the tensor cores' operand K reads four neighbouring columns of e4m3, of which it
-// multiplies two in each of two steps. The columns of Q are in that order then: of every sixteen,
-// 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15.
+// Copies the queries of a work tile, as they are in memory, with asynchronous copies.
 #pragma once
 
-#include <cfloat>
 #include <cute/arch/copy_sm80.hpp>
 
-#include "sm90/mainloop/fp16_row_scale.cuh"
 #include "sm90/mainloop/swap_ab/shared_storage.cuh"
 
 namespace mla::sm90::swap_ab {
 
-// `kQueryWarps` warps call this, of which each has every second row.
+// `kQueryWarps` warps call this, each of which copies a part of the rows.
 template <class Format, int kRows, class Params>
 struct QueryProducer {
   using Element = typename Format::QueryElement;
@@ -30,18 +24,16 @@ struct QueryProducer {
     WorkTile work;
     for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
       const PipelineState<kStages> state(work_tiles.count() - 1);
-      QueryFacts<kRows>& facts = shared.query_facts[work_tiles.count() % Shared::kFactStages];
+      Barrier& full = shared.query_full[state.stage];
       shared.query_empty[state.stage].wait(state.phase ^ 1);
-      if (warp == 0) tell(work, facts);
-      if (work.first_block < work.end_block) load(work, shared.q[state.stage], facts.logit_scale);
-      cutlass::arch::fence_view_async_shared();
-      shared.query_full[state.stage].arrive();
+      if (work.first_block < work.end_block) copy(work, shared.q[state.stage]);
+      cutlass::arch::cpasync_barrier_arrive_noinc(reinterpret_cast<const uint64_t*>(&full));
+      if (warp == 0) tell(work, shared.query_facts[work_tiles.count() % Shared::kFactStages]);
+      full.arrive();
     }
   }
 
  private:
-  static constexpr int kAtOnce = kRows == 16 ? 4 : 2;  // rows that a warp converts together
-
   // A warp calls this.
   __device__ __forceinline__ void tell(const WorkTile& work, QueryFacts<kRows>& facts) const {
     static_assert(kRows <= kWarp);
@@ -51,7 +43,7 @@ struct QueryProducer {
     const int least = __reduce_min_sync(~0u, limit);
     if (row == 0) {
       facts.least_limit = least;
-      facts.rows = work.query_rows;
+      facts.work = work;
     }
   }
 
@@ -71,117 +63,47 @@ struct QueryProducer {
     return params.causal ? work.visible - (params.shape.q_len - 1) + s : work.tokens;
   }
 
-  // Copies all rows as they are first, then changes each in its place.
-  __device__ __forceinline__ void load(const WorkTile& work, Chunks& q, float* scales) const {
+  // Copies rows. Those that do not exist become zeros. A lane copies a vector of each chunk of a
+  // row, so that it looks for few rows.
+  __device__ __forceinline__ void copy(const WorkTile& work, Chunks& q) const {
+    constexpr int kVectors = kChunkVectors<uint16_t>;
+    constexpr int kAtOnce = kWarp / kVectors;  // rows
+    const int lane = threadIdx.x % kWarp;
+    const int column = lane % kVectors * kVectorElements<uint16_t>;
 #pragma unroll 1
-    for (int row = warp; row < kRows; row += kQueryWarps) copy(work, row, q);
-    cute::cp_async_fence();
-    cute::cp_async_wait<0>();
-    __syncwarp();
-    if constexpr (Format::kConvertsQuery) {
-#pragma unroll 1
-      for (int row = warp; row < kRows; row += kAtOnce * kQueryWarps) convert(row, q, scales);
-    } else if (params.sign_flip != 0) {
-#pragma unroll 1
-      for (int row = warp; row < kRows; row += kQueryWarps) flip(row, q);
+    for (int r = warp * kAtOnce + lane / kVectors; r < kRows; r += kQueryWarps * kAtOnce) {
+      const bool exists = r < work.query_rows;
+      const int s = exists ? params.shape.token_of(r) : 0;
+      const int h = exists ? params.shape.head_of(r) : 0;
+      const auto* const latent =
+          params.query.latent.template at<const uint16_t>(work.query, s, h) + column;
+      const auto* const rope =
+          params.query.rope.template at<const uint16_t>(work.query, s, h) + column;
+      Element* const to = q[0] + r * kChunk + column_in_chunk(r, column);
+#pragma unroll
+      for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
+        const bool is_rope = Format::kHasRope && chunk == Format::kQueryRopeChunk;
+        copy_vector(is_rope ? rope : latent + chunk * kChunk, to + chunk * kRows * kChunk, exists);
+      }
     }
   }
 
-  // Rows that do not exist become zeros.
-  __device__ __forceinline__ void copy(const WorkTile& work, int r, Chunks& q) const {
-    const int lane = threadIdx.x % kWarp;
-    const bool exists = r < work.query_rows;
-    const int s = exists ? params.shape.token_of(r) : 0;
-    const int h = exists ? params.shape.head_of(r) : 0;
-    const auto* const latent = params.query.latent.template at<const uint16_t>(work.query, s, h);
-    const auto* const rope = params.query.rope.template at<const uint16_t>(work.query, s, h);
+  // Where a column is in its chunk: where the tensor cores read it, unless consumers convert rows.
+  static __device__ __forceinline__ int column_in_chunk(int row, int column) {
+    return Format::kConvertsQuery ? column : column ^ row % 8 * 8;
+  }
+
+  __device__ __forceinline__ void copy_vector(const uint16_t* from, Element* to,
+                                              bool exists) const {
     if (params.query.is_aligned_to_16) {
-      constexpr int kVectorElements = sizeof(uint4) / sizeof(Element);
-      constexpr int kChunkVectors = kChunk / kVectorElements;
-#pragma unroll
-      for (int i = lane; i < kQueryChunks * kChunkVectors; i += kWarp) {
-        const int chunk = i / kChunkVectors;
-        const int column = i % kChunkVectors * kVectorElements;
-        const auto* const from = is_rope(chunk) ? rope : latent + chunk * kChunk;
-        cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(
-            *reinterpret_cast<const uint4*>(from + column),
-            *reinterpret_cast<uint4*>(q[chunk] + at(r, column)), exists);
-      }
+      cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(*reinterpret_cast<const uint4*>(from),
+                                                         *reinterpret_cast<uint4*>(to), exists);
     } else {
 #pragma unroll 1
-      for (int i = lane; i < kQueryChunks * kChunk; i += kWarp) {
-        const uint16_t* const from = is_rope(i / kChunk) ? rope + i % kChunk : latent + i;
-        reinterpret_cast<uint16_t*>(q[i / kChunk])[at(r, i % kChunk)] = exists ? *from : 0;
+      for (int i = 0; i < kVectorElements<uint16_t>; ++i) {
+        reinterpret_cast<uint16_t*>(to)[i] = exists ? from[i] : 0;
       }
     }
-  }
-
-  static constexpr __device__ bool is_rope(int chunk) {
-    return Format::kHasRope && chunk == Format::kQueryRopeChunk;
-  }
-
-  // Where a column of a row is in its chunk: where the tensor cores read it, unless the row is
-  // converted first.
-  static __device__ __forceinline__ int at(int row, int column) {
-    return row * kChunk + (Format::kConvertsQuery ? column : column ^ row % 8 * 8);
-  }
-
-  // Changes the signs of a row.
-  __device__ __forceinline__ void flip(int row, Chunks& q) const {
-#pragma unroll
-    for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
-      reinterpret_cast<uint32_t*>(q[chunk])[row * (kChunk / 2) + threadIdx.x % kWarp] ^=
-          params.sign_flip;
-    }
-  }
-
-  // Converts a row and those that the warp has after it, as each of them waits for what is read. A
-  // lane has a pair of each chunk.
-  __device__ __forceinline__ void convert(int first_row, Chunks& q, float* scales) const {
-    const int lane = threadIdx.x % kWarp;
-    constexpr int kRowPairs = kChunk / 2;
-    const int pair = lane / 8 * 8 + lane % 8 / 2 + lane % 2 * 4;
-    uint32_t pairs[kAtOnce][kQueryChunks];
-    Fp16RowScale row_scales[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int row = first_row + i * kQueryWarps;
-      uint32_t greatest = 0;
-#pragma unroll
-      for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
-        pairs[i][chunk] = reinterpret_cast<const uint32_t*>(q[chunk])[row * kRowPairs + lane];
-        raise_abs_max(greatest, pairs[i][chunk]);
-      }
-      row_scales[i] = Fp16RowScale(__reduce_max_sync(~0u, greater_of_pair(greatest)));
-    }
-    __syncwarp();  // all lanes have read what is overwritten
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int row = first_row + i * kQueryWarps;
-      const float factor = row_scales[i].factor();
-      const auto at = [row](int pair) {
-        return row * kRowPairs + (pair / 4 ^ row % 8) * 4 + pair % 4;
-      };
-#pragma unroll
-      for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
-        uint32_t* const to = reinterpret_cast<uint32_t*>(q[chunk]);
-        if (!Format::kConvertsRope && is_rope(chunk)) {
-          to[at(lane)] = scaled_pair(pairs[i][chunk], factor) ^ params.sign_flip;
-        } else {
-          to[at(pair)] = Fp16RowScale::to_fp16(pairs[i][chunk], factor) ^ params.sign_flip;
-        }
-      }
-      // The scale is never 0, so that a masked logit stays -inf.
-      if (lane == 0) {
-        scales[row] = fmaxf(params.logit_scale * row_scales[i].inverse(), FLT_MIN);
-      }
-    }
-  }
-
-  // A pair of bf16 times a power of 2.
-  static __device__ __forceinline__ uint32_t scaled_pair(uint32_t pair, float factor) {
-    return pack_pair<cutlass::bfloat16_t>(__uint_as_float(pair << 16) * factor,
-                                          __uint_as_float(pair & 0xffff0000u) * factor);
   }
 };
 

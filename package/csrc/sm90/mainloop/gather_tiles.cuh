@@ -5,7 +5,7 @@
 #include "sm90/mainloop/tile_layouts.cuh"
 #include "sm90/scheduler/work_tile_pipeline.cuh"
 
-namespace mla::sm90::swap_ab {
+namespace mla::sm90 {
 
 // A warp that gathers 32 tokens of each tile, from `first_token` on, calls this: a lane finds one.
 // `load(tile, kv, rows, row)` copies them. `kv` is the view of the cache that a tile's tokens have
@@ -33,4 +33,4 @@ __device__ __forceinline__ void gather_tiles(const Params& params, int first_tok
   }
 }
 
-}  // namespace mla::sm90::swap_ab
+}  // namespace mla::sm90
