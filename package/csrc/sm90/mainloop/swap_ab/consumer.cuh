@@ -37,11 +37,7 @@ class Consumer {
 
  public:
   __device__ Consumer(const Params& params, Shared& shared, int consumer)
-      : params_(params),
-        shared_(shared),
-        consumer_(consumer),
-        mma_(shared),
-        softmax_(params, shared, consumer) {}
+      : params_(params), shared_(shared), consumer_(consumer), mma_(shared), softmax_(params) {}
 
   __device__ __forceinline__ void run() {
     WorkTile work;
@@ -57,11 +53,10 @@ class Consumer {
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) cute::clear(sums_[chunk]);
       softmax_.start(facts);
-      const WorkTile& kept = kRows == 16 ? work : facts.work;  // in registers, if there are any
-      compute(kept, blocks, query);
+      compute(work, blocks, query);
       if constexpr (Format::kScales > 0) mma_.order_rope(sums_);
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
-          kept, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
+          work, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
       const uint32_t others = position_ + (blocks + consumer_) / kConsumers;
       position_ = (first_tile() + blocks) << 1 | (others & 1);
     }

@@ -36,7 +36,7 @@ struct Epilogue {
     for (int n = 0; n < 2 * kPairs; ++n) {
       const int row = Softmax::row(n);
       shared.of_warps[consumer][warp][row] = softmax.sum_of_warp(n);
-      if (Softmax::kHasRegisters && warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
+      if (warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
       if constexpr (Params::kIsSparse) {
         shared.max_logits[consumer][warp][row] = softmax.max_logit_of_warp(n);
       }

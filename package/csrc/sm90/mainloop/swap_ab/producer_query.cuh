@@ -43,7 +43,7 @@ struct QueryProducer {
     const int least = __reduce_min_sync(~0u, limit);
     if (row == 0) {
       facts.least_limit = least;
-      facts.work = work;
+      facts.rows = work.query_rows;
     }
   }
 

@@ -21,23 +21,21 @@ inline constexpr uint32_t kProducerRegisters = 504 - kConsumers * kConsumerRegis
 // All consumers have a named barrier, and another one for combining, and each has one of its own.
 enum NamedBarrier : uint32_t { kAllConsumers = 1, kFirstConsumer = 2, kCombineBarrier = 4 };
 
-// What consumers are told of a work tile and its queries, as they have no registers to keep it.
+// What consumers are told of the queries of a work tile, of which they have no register to keep it.
 template <int kRows>
 struct QueryFacts {
-  WorkTile work;
   float logit_scale[kRows];
   int32_t limits[kRows];  // how many tokens of the request each row sees
   int32_t least_limit;
+  int32_t rows;  // of the request
 };
 
-// The greatest logits of a work tile, which sparse attention returns. With 32 rows threads, each of
-// which has a quarter of the rows, have no registers for theirs.
+// The greatest logits of a work tile, which sparse attention returns.
 template <bool kIsSparse, int kRows>
 struct MaxLogits {};
 template <int kRows>
 struct MaxLogits<true, kRows> {
   float max_logits[kConsumers][kWarps][kRows];
-  float max_logits_of_threads[kRows == 16 ? 1 : kRows / 4][kConsumers * kWarpgroup];
 };
 
 // `kRows` is the number of query rows at most.

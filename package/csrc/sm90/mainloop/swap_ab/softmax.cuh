@@ -17,8 +17,7 @@ class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
 
  public:
-  static constexpr int kThreadRows = kRows / 4;       // query rows of a thread
-  static constexpr bool kHasRegisters = kRows == 16;  // for maxima, which are in shared memory else
+  static constexpr int kThreadRows = kRows / 4;  // query rows of a thread
   using Rows = float[kThreadRows];
 
   // The query row that is a thread's n-th.
@@ -28,28 +27,21 @@ class Softmax {
   // The n-th of its rows that a thread's e-th logit or sum belongs to.
   static constexpr __device__ int row_of(int e) { return e / 4 * 2 + e % 2; }
 
-  template <class Shared>
-  __device__ Softmax(const Params& params, Shared& shared, int consumer) : params_(params) {
-    if constexpr (!kHasRegisters) row_max_ = shared.row_max[consumer];
-    if constexpr (!kHasRegisters && Params::kIsSparse) {
-      max_logit_ = &shared.max_logits_of_threads[0][threadIdx.x];
-    }
-  }
+  __device__ explicit Softmax(const Params& params) : params_(params) {}
 
   // The facts are read anew for each tile, since there are no registers for them.
   __device__ __forceinline__ void start(const QueryFacts<kRows>& facts) {
     facts_ = &facts;
-    // No warp still reads those of the work tile before, as consumers have synchronized.
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
-      row_max_[row_max_at(n)] = -INFINITY;
-      if constexpr (Params::kIsSparse) max_logit_[max_logit_at(n)] = -INFINITY;
+      row_max_[n] = -INFINITY;
+      if constexpr (Params::kIsSparse) max_logit_[n] = -INFINITY;
       sum_[n] = 0;
     }
   }
 
   // The query rows of the request.
-  __device__ __forceinline__ int query_rows() const { return facts_->work.query_rows; }
+  __device__ __forceinline__ int query_rows() const { return facts_->rows; }
 
   // Logits of tokens that do not exist, or that the row does not see, become -inf.
   __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first_token) const {
@@ -69,9 +61,8 @@ class Softmax {
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
       const float own = own_greatest(logits, n);
-      if constexpr (Params::kIsSparse)
-        max_logit_[max_logit_at(n)] = fmaxf(max_logit_[max_logit_at(n)], own);
-      any |= is_raised(own, row_max(n), n);
+      if constexpr (Params::kIsSparse) max_logit_[n] = fmaxf(max_logit_[n], own);
+      any |= is_raised(own, n);
     }
     return any;
   }
@@ -81,10 +72,8 @@ class Softmax {
   __device__ __forceinline__ void raise_max(const Logits& logits, float (&maxima)[kWarps][kRows],
                                             uint32_t barrier, Rows& rescale) {
     Rows greatest;
-    Rows before;  // read before any warp writes
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
-      before[n] = row_max(n);
       greatest[n] = own_greatest(logits, n);
 #pragma unroll
       for (int lanes = 4; lanes < kWarp; lanes *= 2) {
@@ -99,9 +88,9 @@ class Softmax {
       for (int warp = 0; warp < kWarps; ++warp) {
         greatest[n] = fmaxf(greatest[n], maxima[warp][row(n)]);
       }
-      const bool raised = is_raised(greatest[n], before[n], n);
-      rescale[n] = raised ? exp2_approx((before[n] - greatest[n]) * scale(n)) : 1;
-      row_max_[row_max_at(n)] = raised ? greatest[n] : before[n];
+      const bool raised = is_raised(greatest[n], n);
+      rescale[n] = raised ? exp2_approx((row_max_[n] - greatest[n]) * scale(n)) : 1;
+      if (raised) row_max_[n] = greatest[n];
       sum_[n] *= rescale[n];
     }
   }
@@ -110,7 +99,7 @@ class Softmax {
   __device__ __forceinline__ void exponentiate(Logits& logits) {
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
-      const float shift = row_max(n) == -INFINITY ? 0 : row_max(n) * scale(n);
+      const float shift = row_max_[n] == -INFINITY ? 0 : row_max_[n] * scale(n);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& logit = logits(element(n, i));
@@ -127,10 +116,10 @@ class Softmax {
     for (int lanes = 4; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
     return sum;
   }
-  __device__ __forceinline__ float row_max(int n) const { return row_max_[row_max_at(n)]; }
+  __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
   // The greatest logit of a row over the tokens of the warp.
   __device__ __forceinline__ float max_logit_of_warp(int n) const {
-    float greatest = max_logit_[max_logit_at(n)];
+    float greatest = max_logit_[n];
 #pragma unroll
     for (int lanes = 4; lanes < kWarp; lanes *= 2) {
       greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
@@ -152,22 +141,14 @@ class Softmax {
     return fmaxf(logits(element(n, 0)), logits(element(n, 1)));
   }
 
-  // Threads have maxima in common, but each has the greatest logit of its own tokens.
-  static __device__ __forceinline__ int row_max_at(int n) { return kHasRegisters ? n : row(n); }
-  static constexpr __device__ int max_logit_at(int n) {
-    return kHasRegisters ? n : n * kConsumers * kWarpgroup;
+  __device__ __forceinline__ bool is_raised(float logit, int n) const {
+    return logit * scale(n) > row_max_[n] * scale(n) + kRescaleThreshold;
   }
-
-  __device__ __forceinline__ bool is_raised(float logit, float row_max, int n) const {
-    return logit * scale(n) > row_max * scale(n) + kRescaleThreshold;
-  }
-
-  using Maxima = std::conditional_t<kHasRegisters, Rows, float*>;
 
   const Params& params_;
-  Maxima row_max_;
-  Maxima max_logit_;  // only if Params::kIsSparse
+  Rows row_max_;
   Rows sum_;
+  Rows max_logit_;  // only if Params::kIsSparse
   const QueryFacts<kRows>* facts_;
 };
 
