@@ -1,4 +1,4 @@
-"""Checks what only instructions show: no spills, and tensor cores where a variant multiplies, without a wait for each.
+"""Checks what only instructions show: no spills, tensor cores where a variant multiplies, and products that overlap.
 
 ``python -m ci.measure.instructions PATH...`` reads payload wheels, and objects together with the registry of their
 payload (``--registry``), and prints a table of each; ``--json FILE`` keeps what was found of the last.
@@ -27,7 +27,7 @@ COLUMNS = ("registers", "shared_bytes", "stack_bytes", "tensor_core_instructions
 
 
 def problems(found: VariantKernels) -> Iterator[str]:
-    """Name kernels that spill, that should multiply on tensor cores and do not, or that wait for every product."""
+    """Name kernels that spill, that should multiply on tensor cores and do not, or wait or move words for each."""
     if not found.kernels:
         yield "it holds no kernel"
     for kernel in found.kernels:
@@ -37,6 +37,11 @@ def problems(found: VariantKernels) -> Iterator[str]:
             yield (
                 f"{kernel.name}: {kernel.tensor_core_instructions} wgmma instructions in {kernel.wgmma_groups} groups: "
                 "the compiler has serialised them"
+            )
+        if kernel.descriptor_moves > kernel.tensor_core_instructions:
+            yield (
+                f"{kernel.name}: {kernel.descriptor_moves} moves to uniform registers before "
+                f"{kernel.tensor_core_instructions} wgmma instructions: a branch has made the warps divergent"
             )
     yield from found.without_tensor_cores()
 

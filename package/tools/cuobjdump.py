@@ -24,6 +24,9 @@ SECOND_HALF = re.compile(r"\s+/\* (0x[0-9a-f]{16}) \*/")
 """An instruction has 128 bits: the first half stands beside the text, the second on a line of its own."""
 
 TENSOR_CORE = re.compile(r"\b(UTC[A-Z]*MMA|HGMMA|QGMMA|IGMMA)\b")
+WGMMA = re.compile(r"\bHGMMA\b")
+UNIFORM_MOVE = re.compile(r"\bR2UR\b")
+SHORTLY = 12  # instructions: one product of four words, and what the compiler puts between
 WGMMA_GROUP = re.compile(r"\bHGMMA\b.*\bgsb0\b")
 """Such an instruction ends a group on Hopper; where the compiler serialises products, with only a remark, all do."""
 
@@ -78,6 +81,17 @@ class Kernel:
     def wgmma_groups(self) -> int:
         """How many of them end a group, for which a warpgroup can wait."""
         return sum(WGMMA_GROUP.search(text) is not None for text in self.instructions)
+
+    @cached_property
+    def descriptor_moves(self) -> int:
+        """How many instructions shortly before products of Hopper's tensor cores move a word to a uniform register.
+
+        Descriptors of operands are in uniform registers; the compiler moves them there for every product where it
+        takes a warp for divergent.
+        """
+        products = (index for index, text in enumerate(self.instructions) if WGMMA.search(text))
+        before = {index for product in products for index in range(max(product - SHORTLY, 0), product)}
+        return sum(UNIFORM_MOVE.search(self.instructions[index]) is not None for index in before)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what a manifest says of it; the C++ name follows from the symbol."""

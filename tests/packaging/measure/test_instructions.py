@@ -245,6 +245,23 @@ def test_serialised_products_are_found(ended, serialised):
     assert list(instructions.problems(VariantKernels(REGISTRIES["sm90"], [found]))) == (told if serialised else [])
 
 
+@pytest.mark.parametrize(("moves", "too_many"), [(1, False), (2, True)])
+def test_descriptors_that_are_moved_for_every_product_are_found(moves, too_many):
+    product = "HGMMA.64x32x16.F32.BF16 R24, R56, gdesc[UR4], R24 ; 0x0 0x0"
+    far = ["R2UR UR8, R3 ; 0x0 0x0"] * 9 + ["FADD R1, R1, R2 ; 0x0 0x0"] * 12
+    code = (*far, *([*["R2UR UR4, R2 ; 0x0 0x0"] * moves, product, product[:-1] + "1"] * 10), *far)
+    found = kernel("void mla::sm90::swap_ab::attention_kernel<(mla::DType)2>(Params)", code=code)
+    assert (found.tensor_core_instructions, found.descriptor_moves) == (20, 10 * moves)
+    assert not list(instructions.problems(VariantKernels(REGISTRIES["sm90"], [found])))
+    alone = tuple(text for text in code if not text.endswith("1"))
+    found = kernel(found.name, code=alone)
+    told = [
+        f"{found.name}: {10 * moves} moves to uniform registers before 10 wgmma instructions: "
+        "a branch has made the warps divergent"
+    ]
+    assert list(instructions.problems(VariantKernels(REGISTRIES["sm90"], [found]))) == (told if too_many else [])
+
+
 def test_the_namespaces_of_shared_kernels_are_those_of_csrc():
     sources = (path for path in (ROOT / "package" / "csrc").rglob("*.c*") if path.suffix in (".cu", ".cuh"))
     declared = {
