@@ -26,7 +26,7 @@ SECOND_HALF = re.compile(r"\s+/\* (0x[0-9a-f]{16}) \*/")
 TENSOR_CORE = re.compile(r"\b(UTC[A-Z]*MMA|HGMMA|QGMMA|IGMMA)\b")
 WGMMA = re.compile(r"\bHGMMA\b")
 UNIFORM_MOVE = re.compile(r"\bR2UR\b")
-SHORTLY = 12  # instructions: one product of four words, and what the compiler puts between
+SHORTLY = 12  # so many instructions before a product: four moves, and what the compiler puts between
 WGMMA_GROUP = re.compile(r"\bHGMMA\b.*\bgsb0\b")
 """Such an instruction ends a group on Hopper; where the compiler serialises products, with only a remark, all do."""
 
