@@ -80,6 +80,24 @@ def test_scales_that_are_no_power_of_two(variant: Row) -> None:
     SparseDecode(variant.name, exact_scales=False, q_deviation=1.0, topk=300, num_heads=variant.heads(64)).check()
 
 
+@pytest.mark.parametrize("softmax_scale", [0.0, -0.05])
+@pytest.mark.parametrize("num_heads", [7, 32])
+def test_scales(variant: Row, softmax_scale: float, num_heads: int) -> None:
+    heads = variant.heads(num_heads)
+    SparseDecode(variant.name, softmax_scale=softmax_scale, out_scale=0.7, num_heads=heads, topk=300, sink=True).check()
+
+
+@pytest.mark.parametrize("num_heads", [16, 32])
+def test_greatest_logits_that_nobody_wants(variant: Row, num_heads: int) -> None:
+    """The other results are the same without them."""
+    problem = SparseDecode(variant.name, topk=700, num_pages=20, num_heads=variant.heads(num_heads), sink=True)
+    inputs = problem.tensors()
+    wanted = problem.launch(inputs, return_max_logits=True)
+    assert len(wanted) == 3
+    for name, got, want in zip(("out", "lse"), problem.launch(inputs), wanted[:2], strict=True):
+        assert_same_bytes(name, got, want)
+
+
 @pytest.mark.parametrize("max_splits", [1, 2, 3, 7, 32])
 def test_splits(variant: Row, max_splits: int) -> None:
     """Some splits hold nothing but absent indices."""

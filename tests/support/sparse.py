@@ -74,6 +74,7 @@ class Sparse:
     sink: bool = False
     extra_topk: int = 0
     q_deviation: float = 5.0
+    softmax_scale: float = SCALE
     out_scale: float = 1.0
     exact_scales: bool = True
     strided: bool = False
@@ -94,7 +95,7 @@ class Sparse:
     def scalars(self) -> dict[str, Any]:
         """Return the scalar arguments."""
         kv_scale = KV_SCALE if self.row.kv_dtype == "e4m3" else 1.0
-        return {"softmax_scale": SCALE, "kv_scale": kv_scale, "out_scale": self.out_scale}
+        return {"softmax_scale": self.softmax_scale, "kv_scale": kv_scale, "out_scale": self.out_scale}
 
     def config(self) -> dict[str, Any]:
         """Return the config that looks exactly this variant up."""

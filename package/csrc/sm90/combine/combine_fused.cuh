@@ -13,8 +13,8 @@
 
 namespace mla::sm90 {
 
-// Two warpgroups of a block combine. In a round, a block takes some fragments of eight rows, of all
-// partial results.
+// Two warpgroups of a block combine. In a round, a block takes some fragments of eight rows, or
+// some rows of a fragment, of all partial results.
 template <class Out, uint32_t kFragments, class Params>
 class FusedCombine {
   static constexpr uint32_t kWarps = 2 * sm90::kWarps;
@@ -22,7 +22,10 @@ class FusedCombine {
   static constexpr uint32_t kWarpPartials = kWarp / kFragmentRows;
   static constexpr uint32_t kBlockPartials = kWarps * kWarpPartials;
   static constexpr uint32_t kMostOfLane = ceil_div(kMaxParts, kBlockPartials);
-  static constexpr uint32_t kLoads = 16;  // that a lane has on their way at once
+  // Loads that a lane has on their way at once. With few partial results, instructions for many of
+  // them take longer than the loads.
+  static constexpr uint32_t kFewLoads = 4;
+  static constexpr uint32_t kManyLoads = 8;
 
  public:
   struct SharedStorage {
@@ -49,28 +52,35 @@ class FusedCombine {
         first_partial_(split.first_partial),
         splits_(split.splits),
         workers_(split.workers) {
-    // The workers take turns with units of fragments, of which there are as many as workers if
-    // possible.
+    // The workers take turns with units of fragments, or of rows of one, of which there are as many
+    // as workers if possible.
     const uint32_t fragments = ceil_div<uint32_t>(tile_rows, kFragmentRows) * kFragments;
-    fragments_log2_ = 0;
     while (1u << fragments_log2_ < kFragments && fragments >> fragments_log2_ > workers_) {
       ++fragments_log2_;
     }
-    units_ = fragments >> fragments_log2_;
+    while (1u << shares_log2_ < kFragmentRows && fragments << shares_log2_ << 1 <= workers_) {
+      ++shares_log2_;
+    }
+    units_ = fragments >> fragments_log2_ << shares_log2_;
+    const uint32_t of_unit = 1u << fragments_log2_;
+    warps_of_fragment_ = of_unit < kWarps ? kWarps / of_unit : 1;
   }
 
   __device__ __forceinline__ void run(uint32_t worker) {
     sync();  // all splits are there
+    const bool are_few = splits_ <= (kFewLoads * warps_of_fragment_ << shares_log2_);
 #pragma unroll 1
     for (uint32_t unit = worker; unit < units_; unit += workers_) {
-      const uint32_t fragment = unit << fragments_log2_;
+      const uint32_t fragment = unit >> shares_log2_ << fragments_log2_;
       const Round round = {first_row_ + fragment / kFragments * kFragmentRows,
-                           fragment % kFragments};
+                           fragment % kFragments, unit & ((1u << shares_log2_) - 1)};
       constexpr uint32_t kMost = kFragments / kWarps;  // of a warp
       if (kMost > 1 && 1u << fragments_log2_ == kFragments) {
-        combine<kMost>(round);
+        combine<kMost, kManyLoads>(round);
+      } else if (are_few) {
+        combine<1, kFewLoads>(round);
       } else {
-        combine<1>(round);
+        combine<1, kManyLoads>(round);
       }
       sync();  // what the next round overwrites has been read
     }
@@ -80,6 +90,7 @@ class FusedCombine {
   struct Round {
     uint32_t row;       // the first
     uint32_t fragment;  // the first
+    uint32_t share;     // which share of the rows of a fragment
   };
 
   __device__ __forceinline__ void sync() const {
@@ -100,16 +111,15 @@ class FusedCombine {
     for (uint32_t i = 0; i < kMostOfLane; ++i) {
       lse[i] = -INFINITY;
       if (exists && lse_partial(i) < splits_) {
-        lse[i] = __ldcg(at_row(params_.partials.lse, round, lse_partial(i), lse_row()));
+        lse[i] = __ldcg(at_row(params_.partials.lse, round.row + lse_row(), lse_partial(i)));
       }
     }
   }
 
-  // Where the number of one of the eight rows is.
+  // Where the number of a row is.
   template <class T>
-  __device__ __forceinline__ T* at_row(T* numbers, const Round& round, uint32_t partial,
-                                       uint32_t row) const {
-    return numbers + uint64_t{first_partial_ + partial} * params_.partials.rows + round.row + row;
+  __device__ __forceinline__ T* at_row(T* numbers, uint32_t row, uint32_t partial) const {
+    return numbers + uint64_t{first_partial_ + partial} * params_.partials.rows + row;
   }
 
   // Computes the weights of the partial results of all rows.
@@ -138,18 +148,16 @@ class FusedCombine {
     sync();
   }
 
-  // A warp's fragments of kLoads / kOwn partial results: every `step`-th from `first` on.
-  template <uint32_t kOwn>
+  // What a lane has loaded of some partial results: its part of `kOwn` fragments of each.
+  template <uint32_t kOwn, uint32_t kLoads>
   using Loaded = PackedSums[kLoads / kOwn][kOwn];
 
-  template <uint32_t kOwn>
-  __device__ __forceinline__ void load(const Round& round, uint32_t fragment, uint32_t first,
-                                       uint32_t step, Loaded<kOwn>& loaded) const {
-    const FragmentLane from(params_.partials, first_partial_, round.row, fragment, lane_);
+  // Loads every `step`-th partial result from `first` on. `from` is the lane's part of the round's
+  // first partial result.
+  template <uint32_t kOwn, uint32_t kLoads>
+  __device__ __forceinline__ void load(const FragmentLane& from, uint32_t first, uint32_t step,
+                                       uint32_t count, Loaded<kOwn, kLoads>& loaded) const {
     const uint32_t groups = params_.partials.rows / kFragmentRows;
-    // Nobody has stored the rows that a request does not have.
-    const bool exists = round.row + lane_ / 4 < rows_;
-    const uint32_t count = exists ? splits_ : 0;
 #pragma unroll
     for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
       const uint32_t partial = first + i * step;
@@ -162,68 +170,56 @@ class FusedCombine {
   }
 
   // A warp sums up `kOwn` fragments, every eighth of the round's, or several warps share one, each
-  // some of its partial results.
-  template <uint32_t kOwn>
+  // some of its partial results. If the round has not all rows of a fragment, all warps share one,
+  // and lanes share a warp's partial results.
+  template <uint32_t kOwn, uint32_t kLoads>
   __device__ __forceinline__ void combine(const Round& round) const {
     constexpr uint32_t kAtOnce = kLoads / kOwn;
-    const uint32_t fragments = 1u << fragments_log2_;
-    const uint32_t sharing = fragments < kWarps ? kWarps / fragments : 1;
+    const uint32_t sharing = warps_of_fragment_;
     const uint32_t first = warp_ / sharing;
-    const uint32_t row = lane_ / 4;
+    const uint32_t rows = kFragmentRows >> shares_log2_;
+    const uint32_t row = round.share * rows + (lane_ / 4 & (rows - 1));
+    const uint32_t ahead = (lane_ << shares_log2_) / kWarp;  // of the first lanes of the row
+    const uint32_t r = round.row + row;
     float lse[kMostOfLane];
     load_lse(round, lse);
-    Loaded<kOwn> loaded;
-    uint32_t partial = warp_ % sharing;
-    load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
+    const FragmentLane from(params_.partials, first_partial_, round.row, round.fragment + first,
+                            row * 4 + lane_ % 4);
+    const uint32_t step = sharing << shares_log2_;
+    const uint32_t count = r < rows_ ? splits_ : 0;  // nobody has stored rows that do not exist
+    uint32_t partial = (warp_ % sharing << shares_log2_) + ahead;
+    Loaded<kOwn, kLoads> loaded;
+    load<kOwn, kLoads>(from, partial, step, count, loaded);
+    const Shape& shape = params_.shape;
+    auto* const to =
+        params_.out.template at<uint16_t>(query_, shape.token_of(r), shape.head_of(r)) +
+        fragment_column(round.fragment + first) + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
     compute_weights(round, lse);
     LaneSums sums[kOwn] = {};
     float total = 0;  // of the weights of a lane's row
 #pragma unroll 1
-    while (true) {
+    for (uint32_t done = kAtOnce * step;; done += kAtOnce * step) {
 #pragma unroll
       for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const uint32_t own = partial + i * sharing;
+        const uint32_t own = partial + i * step;
         const float weight = own < splits_ ? shared_.weights[own][row] : 0;
         total += weight;
 #pragma unroll
         for (uint32_t k = 0; k < kOwn; ++k) add_sums(sums[k], weight, loaded[i][k]);
       }
-      partial += kAtOnce * sharing;
-      if (partial >= splits_) break;
-      load<kOwn>(round, round.fragment + first, partial, sharing, loaded);
+      if (done >= splits_) break;
+      partial += kAtOnce * step;
+      load<kOwn, kLoads>(from, partial, step, count, loaded);
     }
     if (sharing > 1) {
-#pragma unroll
-      for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
-        shared_.sums[k][warp_][lane_] = four_of(sums[0], k);
-      }
-      shared_.totals[warp_][lane_] = total;
-      sync();
-      if (warp_ % sharing > 0) return;
-#pragma unroll 1
-      for (uint32_t i = 1; i < sharing; ++i) {
-#pragma unroll
-        for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
-          const float4 more = shared_.sums[k][warp_ + i][lane_];
-          sums[0][4 * k] += more.x;
-          sums[0][4 * k + 1] += more.y;
-          sums[0][4 * k + 2] += more.z;
-          sums[0][4 * k + 3] += more.w;
-        }
-        total += shared_.totals[warp_ + i][lane_];
-      }
+      if (!add_up_warps(sums[0], total)) return;
     }
-    const uint32_t r = round.row + row;
-    const bool exists = r < rows_;
-    if (round.fragment + first == 0) store_row_results(round, r, exists, total);
+    const bool exists = r < rows_ && ahead == 0;
+    if (round.fragment + first == 0) store_row_results(r, row, exists, total);
     if constexpr (Params::kIsSparse) {
       if (exists) total = with_sink(params_, r, shared_.row_max[row], total);
     }
     const float inverse = inverse_of(total);
-    const Shape& shape = params_.shape;
-    auto* const to =
-        params_.out.template at<uint16_t>(query_, shape.token_of(r), shape.head_of(r)) +
-        fragment_column(round.fragment + first) + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
 #pragma unroll
     for (uint32_t k = 0; k < kOwn; ++k) {
 #pragma unroll
@@ -231,6 +227,35 @@ class FusedCombine {
         store(to + k * fragment_column(kWarps) + i * kChunk, four_of(sums[k], i), inverse, exists);
       }
     }
+  }
+
+  // Adds up what the warps and the lanes have that share a fragment; the first warp has the result.
+  // Says whether that is this one.
+  __device__ __forceinline__ bool add_up_warps(LaneSums& sums, float& total) const {
+#pragma unroll
+    for (uint32_t k = 0; k < kLaneSums / 4; ++k) shared_.sums[k][warp_][lane_] = four_of(sums, k);
+    shared_.totals[warp_][lane_] = total;
+    sync();
+    if (warp_ % warps_of_fragment_ > 0) return false;
+#pragma unroll 1
+    for (uint32_t i = 1; i < warps_of_fragment_; ++i) {
+#pragma unroll
+      for (uint32_t k = 0; k < kLaneSums / 4; ++k) {
+        const float4 more = shared_.sums[k][warp_ + i][lane_];
+        sums[4 * k] += more.x;
+        sums[4 * k + 1] += more.y;
+        sums[4 * k + 2] += more.z;
+        sums[4 * k + 3] += more.w;
+      }
+      total += shared_.totals[warp_ + i][lane_];
+    }
+#pragma unroll 1
+    for (uint32_t lanes = kWarp >> shares_log2_; lanes < kWarp; lanes *= 2) {
+#pragma unroll
+      for (float& sum : sums) sum += __shfl_xor_sync(~0u, sum, lanes);
+      total += __shfl_xor_sync(~0u, total, lanes);
+    }
+    return true;
   }
 
   static __device__ __forceinline__ float4 four_of(const LaneSums& sums, uint32_t i) {
@@ -257,16 +282,15 @@ class FusedCombine {
   }
 
   // Four lanes share a row.
-  __device__ __forceinline__ void store_row_results(const Round& round, uint32_t r, bool exists,
+  __device__ __forceinline__ void store_row_results(uint32_t r, uint32_t row, bool exists,
                                                     float total) const {
     const bool leads = exists && lane_ % 4 == 0;
-    if (leads) store_lse(params_, query_, r, shared_.row_max[lane_ / 4], total);
+    if (leads) store_lse(params_, query_, r, shared_.row_max[row], total);
     if constexpr (Params::kIsSparse) {
       if (params_.max_logits.data == nullptr) return;
       float max_logit = -INFINITY;
       for (uint32_t i = lane_ % 4; exists && i < splits_; i += 4) {
-        max_logit =
-            fmaxf(max_logit, __ldcg(at_row(params_.partial_max_logits, round, i, lane_ / 4)));
+        max_logit = fmaxf(max_logit, __ldcg(at_row(params_.partial_max_logits, r, i)));
       }
       max_logit = fmaxf(max_logit, __shfl_xor_sync(~0u, max_logit, 1));
       max_logit = fmaxf(max_logit, __shfl_xor_sync(~0u, max_logit, 2));
@@ -285,8 +309,10 @@ class FusedCombine {
   const uint32_t first_partial_;
   const uint32_t splits_;
   const uint32_t workers_;
-  uint32_t fragments_log2_;  // of a unit
+  uint32_t fragments_log2_ = 0;  // of a unit
+  uint32_t shares_log2_ = 0;     // of the rows of a fragment, of which a unit has one
   uint32_t units_;
+  uint32_t warps_of_fragment_;
 };
 
 // Combines the block's share of the request that it ends with, if that is split. Two warpgroups of

@@ -21,8 +21,10 @@ inline constexpr int kRopeChunk = kLatentChunks;
 inline constexpr int kMaxHeads = 256;
 inline constexpr int kMaxSparseHeads = 128;
 
-// The most query rows of the schedule `swap_ab`. It has registers for 32, but over a 16-bit cache
-// `rows_m64` is faster with more than 16.
-constexpr int swap_ab_rows(DType kv) { return kv == DType::e4m3 ? 32 : 16; }
+// The most query rows of the schedule `swap_ab`. It has registers for 32, but over other caches
+// `rows_m64` is faster with more than 16, or registers spill.
+constexpr int swap_ab_rows(DType kv, int d_qk) {
+  return kv == DType::e4m3 || (kv == DType::fp8_ds_mla && d_qk == kHeadDim) ? 32 : 16;
+}
 
 }  // namespace mla::sm90

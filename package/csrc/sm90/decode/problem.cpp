@@ -92,9 +92,10 @@ Status check_problem(const Problem& p, const Traits& traits) {
                   text("multiples of ", kSwizzleRows, "; others take load gather"));
   }
   const int64_t rows = saturating_product({most_query_tokens(p), p.num_heads});
-  if (traits.schedule == Schedule::swap_ab && rows > swap_ab_rows(traits.kv)) {
-    return refuse("q_len", text(most_query_tokens(p), " tokens of ", p.num_heads, " heads"),
-                  text("up to ", swap_ab_rows(traits.kv), " rows; more take schedule rows_m64"));
+  if (traits.schedule == Schedule::swap_ab && rows > swap_ab_rows(traits.kv, traits.d_qk)) {
+    return refuse(
+        "q_len", text(most_query_tokens(p), " tokens of ", p.num_heads, " heads"),
+        text("up to ", swap_ab_rows(traits.kv, traits.d_qk), " rows; more take schedule rows_m64"));
   }
   return check_kv(p, traits);
 }

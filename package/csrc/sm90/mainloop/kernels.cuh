@@ -37,6 +37,7 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kDV, kExt
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk>
 struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kDQk, kLatent> {
   using Format = swap_ab::Format<kQ, kKv, kLoad, kDQk>;
+  static constexpr int kMaxRows = swap_ab_rows(kKv, kDQk);
 
   template <int kRows>
   static Kernel of_rows() {
@@ -46,9 +47,9 @@ struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::swap_ab, kDQk, kLatent> {
         swap_ab::kThreads, 1, sizeof(swap_ab::SharedStorage<Format, kRows>)};
   }
   static Kernel of(const Shape& shape) {
-    return shape.rows <= 16 ? of_rows<16>() : of_rows<swap_ab_rows(kKv)>();
+    return shape.rows <= 16 ? of_rows<16>() : of_rows<kMaxRows>();
   }
-  static std::array<Kernel, 2> all() { return {of_rows<16>(), of_rows<swap_ab_rows(kKv)>()}; }
+  static std::array<Kernel, 2> all() { return {of_rows<16>(), of_rows<kMaxRows>()}; }
 };
 
 // `Kernels` are those of a variant.

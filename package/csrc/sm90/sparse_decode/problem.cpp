@@ -38,9 +38,10 @@ Status set_shape(const Problem& p, const Traits& traits, Params* params) {
   if (p.num_heads > kMaxSparseHeads) {
     return refuse("num_heads", text(p.num_heads), text("1 to ", kMaxSparseHeads));
   }
-  if (traits.schedule == Schedule::swap_ab && p.num_heads > swap_ab_rows(traits.kv)) {
-    return refuse("num_heads", text(p.num_heads),
-                  text("1 to ", swap_ab_rows(traits.kv), "; more take schedule rows_m64"));
+  if (traits.schedule == Schedule::swap_ab && p.num_heads > swap_ab_rows(traits.kv, traits.d_qk)) {
+    return refuse(
+        "num_heads", text(p.num_heads),
+        text("1 to ", swap_ab_rows(traits.kv, traits.d_qk), "; more take schedule rows_m64"));
   }
   MLA_TRY(describe_shape({p.device, tokens, 1, p.num_heads, 0, false}, &params->shape));
   params->shape.parts = std::min(params->shape.parts, kMaxParts);

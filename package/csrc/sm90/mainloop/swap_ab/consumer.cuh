@@ -31,20 +31,24 @@ class Consumer {
   using Element = typename Format::Element;
   using Mma = typename MmaOf<Format, kRows>::Type;
   using Accumulator = typename Mma::Accumulator;
-  using Softmax = swap_ab::Softmax<Accumulator, kRows, Format::kConvertsQuery, Params>;
+  using Softmax = swap_ab::Softmax<Format, Accumulator, kRows, Params>;
   using Shared = SharedStorage<Format, kRows>;
   static constexpr int kElements = cute::size(Accumulator{});
 
  public:
   __device__ Consumer(const Params& params, Shared& shared, int consumer)
-      : params_(params), shared_(shared), consumer_(consumer), mma_(shared), softmax_(params) {}
+      : params_(params),
+        shared_(shared),
+        consumer_(consumer),
+        mma_(shared),
+        softmax_(params, shared, consumer) {}
 
   __device__ __forceinline__ void run() {
-    WorkTile work;
-    for (WorkTileConsumer work_tiles(shared_.work_tiles); work_tiles.next(work);) {
+    uint32_t index = 0;
+    for (WorkTile work; consume_work_tile(shared_.work_tiles, work, index);) {
+      const PipelineState<Shared::kQueryStages> query(index);
+      QueryFacts<kRows>& facts = shared_.query_facts[index % Shared::kFactStages];
       const int blocks = max(warp_uniform(work.end_block - work.first_block), 0);
-      const PipelineState<Shared::kQueryStages> query(work_tiles.count() - 1);
-      QueryFacts<kRows>& facts = shared_.query_facts[work_tiles.count() % Shared::kFactStages];
       shared_.query_full[query.stage].wait(query.phase);
       if (blocks > 0) {
         QueryOperand<Format, kRows, Params>{params_}.prepare(shared_.q[query.stage],
@@ -53,12 +57,14 @@ class Consumer {
 #pragma unroll
       for (int chunk = 0; chunk < kLatentChunks; ++chunk) cute::clear(sums_[chunk]);
       softmax_.start(facts);
-      compute(work, blocks, query);
+      const WorkTile& kept = Softmax::kInRegisters ? work : facts.work;
+      compute(kept, blocks, query);
       if constexpr (Format::kScales > 0) mma_.order_rope(sums_);
       Epilogue<Mma, Out, kRows, Params>{params_, shared_, consumer_, mma_}.run(
-          work, work_tiles.count() == 1, blocks, first_tile(), softmax_, sums_);
+          kept, facts.index == 0, blocks, first_tile(), softmax_, sums_);
       const uint32_t others = position_ + (blocks + consumer_) / kConsumers;
       position_ = (first_tile() + blocks) << 1 | (others & 1);
+      index = facts.index + 1;  // read anew: it has no register in the loop over tiles
     }
   }
 

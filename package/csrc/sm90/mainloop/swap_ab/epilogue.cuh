@@ -16,6 +16,7 @@ struct Epilogue {
   using Accumulator = typename Mma::Accumulator;
   static constexpr int kElements = cute::size(Accumulator{});
   static constexpr int kOwnChunks = kLatentChunks / kConsumers;
+  static constexpr int kOwnFragments = kOwnChunks / kFragmentChunks * kChunkFragments;
   static constexpr int kPairs = kRows / 8;  // of a thread's rows
   static_assert(kConsumers == 2);
 
@@ -36,7 +37,7 @@ struct Epilogue {
     for (int n = 0; n < 2 * kPairs; ++n) {
       const int row = Softmax::row(n);
       shared.of_warps[consumer][warp][row] = softmax.sum_of_warp(n);
-      if (warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
+      if (Softmax::kInRegisters && warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
       if constexpr (Params::kIsSparse) {
         shared.max_logits[consumer][warp][row] = softmax.max_logit_of_warp(n);
       }
@@ -50,11 +51,13 @@ struct Epilogue {
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kConsumers * kWarpgroup, kAllConsumers);
 
-    if (threadIdx.x % kWarpgroup < kRows) {
-      find_factors(work, static_cast<int>(threadIdx.x % kWarpgroup), blocks > 0, softmax);
-    }
+    const int row = static_cast<int>(threadIdx.x % kWarpgroup);
+    if (row < kRows) find_factors(work, row, blocks > 0, softmax);
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstConsumer + consumer);
+    // Nobody waits for what the first warp stores now.
+    if (consumer == 0 && row < softmax.query_rows()) store_results(work, row);
+    __syncwarp();
     store(work, softmax, mma.exchange(last_tile(1 - consumer, blocks, first_tile)), sums);
     cutlass::arch::fence_view_async_shared();
     __syncwarp();
@@ -98,13 +101,19 @@ struct Epilogue {
     }
   }
 
-  // Two factors of each row, of the consumer's own sums and of the other's, lie where its P was.
-  __device__ __forceinline__ float2* factors_of_rows() const {
-    static_assert(sizeof(shared.p[0]) >= kRows * sizeof(float2));
-    return reinterpret_cast<float2*>(shared.p[consumer]);
+  // What is found of a row, which lies where the consumer's P was.
+  struct RowFactors {
+    float2 factors;  // of the consumer's own sums, and of the other's
+    // What is stored beside sums, as powers of 2.
+    float row_max;
+    float total;  // of P
+    float max_logit;
+  };
+  __device__ __forceinline__ RowFactors* factors_of_rows() const {
+    static_assert(sizeof(shared.p[0]) >= kRows * sizeof(RowFactors));
+    return reinterpret_cast<RowFactors*>(shared.p[consumer]);
   }
 
-  // Finds the factors of a row, and stores its LSE.
   template <class Softmax>
   __device__ __forceinline__ void find_factors(const WorkTile& work, int row, bool has_tokens,
                                                const Softmax& softmax) const {
@@ -129,13 +138,20 @@ struct Epilogue {
     }
     const float inverse = total == 0 ? 0 : params.out_scale / all;
     const float2 both = {factors[0] * inverse, factors[1] * inverse};
-    factors_of_rows()[row] = consumer == 0 ? both : float2{both.y, both.x};
-    if (consumer > 0 || row >= softmax.query_rows()) return;
-    store_work_tile_lse(params, work, row,
-                        total == 0 ? -INFINITY : (row_max * scale + log2f(total)) * kLn2);
+    RowFactors& found = factors_of_rows()[row];
+    found.factors = consumer == 0 ? both : float2{both.y, both.x};
+    found.row_max = row_max * scale;
+    found.total = total;
     if constexpr (Params::kIsSparse) {
-      store_work_tile_max_logit(params, work, row, has_tokens ? max_logit(row) * scale : -INFINITY);
+      found.max_logit = has_tokens ? max_logit(row) * scale : -INFINITY;
     }
+  }
+
+  __device__ __forceinline__ void store_results(const WorkTile& work, int row) const {
+    const RowFactors& found = factors_of_rows()[row];
+    store_work_tile_lse(params, work, row,
+                        found.total == 0 ? -INFINITY : (found.row_max + log2f(found.total)) * kLn2);
+    if constexpr (Params::kIsSparse) store_work_tile_max_logit(params, work, row, found.max_logit);
   }
 
   __device__ __forceinline__ float max_logit(int row) const {
@@ -154,14 +170,20 @@ struct Epilogue {
                                         const float* given,
                                         Accumulator (&sums)[kLatentChunks]) const {
     const int lane = threadIdx.x % kWarp;
+    const int warp = threadIdx.x % kWarpgroup / kWarp;
     // Lane t of a fragment has columns 2 t and 2 t + 1 of sixteen, and the same from column 8 on.
     const int t = lane / Mma::kFragmentLane % 4;
     float2 factors[kPairs][2];
 #pragma unroll
     for (int n = 0; n < kPairs; ++n) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) factors[n][i] = factors_of_rows()[n * 8 + lane % 4 * 2 + i];
+      for (int i = 0; i < 2; ++i) {
+        factors[n][i] = factors_of_rows()[n * 8 + lane % 4 * 2 + i].factors;
+      }
     }
+    const FragmentLane fragments(params.partials, max(work.partial, 0), 0,
+                                 consumer * kOwnFragments + warp,
+                                 row_of(0) % kFragmentRows * 4 + t);
     // A loop, since code that runs once takes longer to arrive than to run.
 #pragma unroll 1
     for (int chunk = 0; chunk < kOwnChunks; chunk += static_cast<int>(kFragmentChunks)) {
@@ -173,7 +195,12 @@ struct Epilogue {
           add_up(n, factors[n], given + given_at(chunk + i, n * 4), sums[i], both + 4 * i);
         }
         const bool exists = row_of(n) < softmax.query_rows();
-        store_row(work, row_of(n), exists, t, consumer * kOwnChunks + chunk, both);
+        if (work.partial >= 0 && params.combines) {
+          const uint32_t further = chunk / kFragmentChunks * kChunkFragments;
+          if (exists) fragments.store(further, n, pack_sums(both, 1));
+        } else {
+          store_row(work, row_of(n), exists, t, consumer * kOwnChunks + chunk, both);
+        }
       }
 #pragma unroll
       for (int i = kFragmentChunks; i < kOwnChunks; ++i) {
@@ -189,8 +216,8 @@ struct Epilogue {
     return n * 8 + lane % 4 * 2 + Mma::has_upper_row(lane);
   }
 
-  // Stores what a lane has of a row of two chunks, of which `chunk` is the first. All lanes of a
-  // warp call this.
+  // Stores what a lane has of a row of two chunks, of which `chunk` is the first, where no block
+  // combines. All lanes of a warp call this.
   __device__ __forceinline__ void store_row(const WorkTile& work, int r, bool exists, int t,
                                             int chunk, const LaneSums& sums) const {
     const int warp = threadIdx.x % kWarpgroup / kWarp;
@@ -203,10 +230,6 @@ struct Epilogue {
       for (int i = 0; i < kFragmentChunks; ++i) {
         store_output(to + i * kChunk, t, sums + 4 * i, exists);
       }
-    } else if (exists && params.combines) {
-      const uint32_t fragment = chunk / kFragmentChunks * kChunkFragments + warp;
-      FragmentLane(params.partials, work.partial, r, fragment, r % kFragmentRows * 4 + t)
-          .store(0, 0, pack_sums(sums, 1));
     } else if (exists) {
       float* const to = params.partials.row(work.partial, r) + column + 2 * t;
 #pragma unroll

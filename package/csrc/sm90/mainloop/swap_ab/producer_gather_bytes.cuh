@@ -39,6 +39,8 @@ struct GatherBytesProducer {
   static constexpr CacheFormat kRow = Format::kRow;
   static constexpr int kTokenBytes = Format::kTokenBytes;
   static constexpr uint32_t kAbsent = ~0u;
+  // Copies without a jump between them take registers for their addresses.
+  static constexpr bool kHasManyRegisters = kKeepsRowsInRegisters<Format, kRows>;
 
   __device__ __forceinline__ int first_token() const { return warp * kWarp; }
 
@@ -89,7 +91,7 @@ struct GatherBytesProducer {
     const uint4* of_lane = rows + lane;
     asm("" : "+l"(of_lane));  // or the compiler adds lanes to offsets, each with a carry
     uint8_t* const to = tokens[first_token()] + lane * Format::kVectorBytes;
-#pragma unroll 8
+#pragma unroll kHasManyRegisters ? 8 : 4
     for (int i = 0; i < kWarp; ++i) {
       const uint32_t of_row = __shfl_sync(~0u, offset, i);
       if (kCodeVectors == kWarp || lane < kCodeVectors) {
@@ -106,7 +108,7 @@ struct GatherBytesProducer {
     const int lane = threadIdx.x % kWarp;
     const uint4* of_lane = rows + lane % kVectors;
     asm("" : "+l"(of_lane));
-#pragma unroll
+#pragma unroll kHasManyRegisters ? kWarp / kAtOnce : 2
     for (int i = 0; i < kWarp; i += kAtOnce) {
       const int row = i + lane / kVectors;
       const int vector = lane % kVectors ^ row % kSwizzleRows;

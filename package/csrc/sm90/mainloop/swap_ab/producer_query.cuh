@@ -21,29 +21,31 @@ struct QueryProducer {
   const int warp;
 
   __device__ void run() const {
-    WorkTile work;
-    for (WorkTileConsumer work_tiles(shared.work_tiles); work_tiles.next(work);) {
-      const PipelineState<kStages> state(work_tiles.count() - 1);
+    uint32_t index = 0;
+    for (WorkTile work; consume_work_tile(shared.work_tiles, work, index); ++index) {
+      const PipelineState<kStages> state(index);
       Barrier& full = shared.query_full[state.stage];
       shared.query_empty[state.stage].wait(state.phase ^ 1);
       if (work.first_block < work.end_block) copy(work, shared.q[state.stage]);
       cutlass::arch::cpasync_barrier_arrive_noinc(reinterpret_cast<const uint64_t*>(&full));
-      if (warp == 0) tell(work, shared.query_facts[work_tiles.count() % Shared::kFactStages]);
+      if (warp == 0) tell(work, index);
       full.arrive();
     }
   }
 
  private:
   // A warp calls this.
-  __device__ __forceinline__ void tell(const WorkTile& work, QueryFacts<kRows>& facts) const {
+  __device__ __forceinline__ void tell(const WorkTile& work, uint32_t index) const {
     static_assert(kRows <= kWarp);
+    QueryFacts<kRows>& facts = shared.query_facts[index % Shared::kFactStages];
     const int row = threadIdx.x % kWarp;
     const int limit = row < kRows ? this->limit(work, row) : work.tokens;
     if (row < kRows) facts.limits[row] = limit;
     const int least = __reduce_min_sync(~0u, limit);
     if (row == 0) {
       facts.least_limit = least;
-      facts.rows = work.query_rows;
+      facts.work = work;
+      facts.index = index;
     }
   }
 

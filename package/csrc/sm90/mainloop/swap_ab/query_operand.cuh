@@ -39,6 +39,8 @@ struct QueryOperand {
   }
 
  private:
+  static constexpr int kAtOnce = 2;  // rows that a warp converts, as there are few registers
+  static_assert(kWarpRows % kAtOnce == 0);
   static constexpr int kRowPairs = kChunk / 2;
 
   static __device__ __forceinline__ int row(int i) {
@@ -58,30 +60,37 @@ struct QueryOperand {
     }
   }
 
-  // Converts rows. A lane has a pair of each chunk of them.
   __device__ __forceinline__ void convert(Chunks& q, float* scales) const {
+#pragma unroll 1
+    for (int first = 0; first < kWarpRows; first += kAtOnce) convert(first, q, scales);
+  }
+
+  // Converts rows. A lane has a pair of each chunk of them.
+  __device__ __forceinline__ void convert(int first, Chunks& q, float* scales) const {
     const int lane = threadIdx.x % kWarp;
     const int pair = lane / 8 * 8 + lane % 8 / 2 + lane % 2 * 4;
-    uint32_t pairs[kWarpRows][kQueryChunks];
-    Fp16RowScale row_scales[kWarpRows];
+    uint32_t pairs[kAtOnce][kQueryChunks];
+    Fp16RowScale row_scales[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kWarpRows; ++i) {
+    for (int i = 0; i < kAtOnce; ++i) {
       uint32_t greatest = 0;
 #pragma unroll
       for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
-        pairs[i][chunk] = pairs_of(q[chunk], row(i))[lane];
+        pairs[i][chunk] = pairs_of(q[chunk], row(first + i))[lane];
         raise_abs_max(greatest, pairs[i][chunk]);
       }
       row_scales[i] = Fp16RowScale(__reduce_max_sync(~0u, greater_of_pair(greatest)));
     }
     __syncwarp();  // all lanes have read what is overwritten
 #pragma unroll
-    for (int i = 0; i < kWarpRows; ++i) {
+    for (int i = 0; i < kAtOnce; ++i) {
       const float factor = row_scales[i].factor();
-      const auto at = [i](int pair) { return (pair / 4 ^ row(i) % 8) * 4 + pair % 4; };
+      const auto at = [first, i](int pair) {
+        return (pair / 4 ^ row(first + i) % 8) * 4 + pair % 4;
+      };
 #pragma unroll
       for (int chunk = 0; chunk < kQueryChunks; ++chunk) {
-        uint32_t* const to = pairs_of(q[chunk], row(i));
+        uint32_t* const to = pairs_of(q[chunk], row(first + i));
         if (!Format::kConvertsRope && Format::kHasRope && chunk == Format::kQueryRopeChunk) {
           to[at(lane)] = scaled_pair(pairs[i][chunk], factor) ^ params.sign_flip;
         } else {
@@ -89,7 +98,7 @@ struct QueryOperand {
         }
       }
       // The scale is never 0, so that a masked logit stays -inf.
-      scales[row(i)] = fmaxf(params.logit_scale * row_scales[i].inverse(), FLT_MIN);
+      scales[row(first + i)] = fmaxf(params.logit_scale * row_scales[i].inverse(), FLT_MIN);
     }
   }
 

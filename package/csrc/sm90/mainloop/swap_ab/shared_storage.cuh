@@ -11,23 +11,29 @@ inline constexpr int kConsumers = 2;  // warpgroups, each of which has every sec
 inline constexpr int kQueryWarps = 2;
 inline constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
 
-// A thread has registers by its role; the three warpgroups have 504 together. The sums of a
-// consumer take four for each row.
+// Whether a consumer's threads have registers for what they know of a work tile and its rows,
+// beside sums, which take four for each row, and operands. Else that is in shared memory.
+template <class Format, int kRows>
+inline constexpr bool kKeepsRowsInRegisters = kRows == 16 || Format::kScales == 0;
+
+// A thread has registers by its role; the three warpgroups have 504 together. With fewer than
+// these, the compiler runs the tensor cores' instructions one by one.
 template <int kRows>
-inline constexpr uint32_t kConsumerRegisters = kRows == 16 ? 216 : 224;
+inline constexpr uint32_t kConsumerRegisters = kRows == 16 ? 216 : 232;
 template <int kRows>
 inline constexpr uint32_t kProducerRegisters = 504 - kConsumers * kConsumerRegisters<kRows>;
 
 // All consumers have a named barrier, and another one for combining, and each has one of its own.
 enum NamedBarrier : uint32_t { kAllConsumers = 1, kFirstConsumer = 2, kCombineBarrier = 4 };
 
-// What consumers are told of the queries of a work tile, of which they have no register to keep it.
+// What consumers are told of a work tile and of its queries.
 template <int kRows>
 struct QueryFacts {
+  WorkTile work;
+  uint32_t index;  // of the work tile among those of the block
   float logit_scale[kRows];
   int32_t limits[kRows];  // how many tokens of the request each row sees
   int32_t least_limit;
-  int32_t rows;  // of the request
 };
 
 // The greatest logits of a work tile, which sparse attention returns.
@@ -38,9 +44,20 @@ struct MaxLogits<true, kRows> {
   float max_logits[kConsumers][kWarps][kRows];
 };
 
+// What each thread of a consumer knows of its rows, a quarter of all, without registers for it.
+template <bool kIsThere, int kRows>
+struct RowsOfThreads {};
+template <int kRows>
+struct RowsOfThreads<true, kRows> {
+  using OfThreads = float[kRows / 4][kConsumers * kWarpgroup];
+  OfThreads sums_of_threads;
+  OfThreads max_logits_of_threads;
+};
+
 // `kRows` is the number of query rows at most.
 template <class Format, int kRows>
-struct SharedStorage : MaxLogits<Format::kIsSparse, kRows> {
+struct SharedStorage : MaxLogits<Format::kIsSparse, kRows>,
+                       RowsOfThreads<!kKeepsRowsInRegisters<Format, kRows>, kRows> {
   using Element = typename Format::Element;
   static constexpr int kQueryStages = kRows == 16 ? 2 : 1;
   // There is one more than of Q: facts are needed until the work tile's result is stored.
@@ -51,7 +68,7 @@ struct SharedStorage : MaxLogits<Format::kIsSparse, kRows> {
   alignas(1024) Element p[kConsumers][Format::kWeights * kRows * kTileTokens];
   QueryFacts<kRows> query_facts[kFactStages];
   float of_warps[kConsumers][kWarps][kRows];  // maxima of a tile, then sums of a work tile
-  float row_max[kConsumers][kRows];           // of a work tile
+  float row_max[kConsumers][kRows];           // of a work tile so far, then of all of it
   WorkTilePipeline work_tiles;
   SplitRequest split_request;
   typename Format::KvPipelines pipelines;

@@ -12,11 +12,14 @@ namespace mla::sm90::swap_ab {
 // `Logits` is a thread's fragment of a tile: of two tokens, every fourth pair of query rows. Rows
 // of Q may have been scaled, each by a factor of its own, which the scale of the row's logits takes
 // back.
-template <class Logits, int kRows, bool kRowsAreScaled, class Params>
+template <class Format, class Logits, int kRows, class Params>
 class Softmax {
+  using Shared = SharedStorage<Format, kRows>;
   static constexpr int kLogits = cute::size(Logits{});
 
  public:
+  // Where maxima and sums are: if not in registers, in shared memory.
+  static constexpr bool kInRegisters = kKeepsRowsInRegisters<Format, kRows>;
   static constexpr int kThreadRows = kRows / 4;  // query rows of a thread
   using Rows = float[kThreadRows];
 
@@ -27,21 +30,28 @@ class Softmax {
   // The n-th of its rows that a thread's e-th logit or sum belongs to.
   static constexpr __device__ int row_of(int e) { return e / 4 * 2 + e % 2; }
 
-  __device__ explicit Softmax(const Params& params) : params_(params) {}
+  __device__ Softmax(const Params& params, Shared& shared, int consumer) : params_(params) {
+    if constexpr (!kInRegisters) {
+      row_max_ = shared.row_max[consumer];
+      sum_ = &shared.sums_of_threads[0][threadIdx.x];
+      max_logit_ = &shared.max_logits_of_threads[0][threadIdx.x];
+    }
+  }
 
   // The facts are read anew for each tile, since there are no registers for them.
   __device__ __forceinline__ void start(const QueryFacts<kRows>& facts) {
     facts_ = &facts;
+    // No warp still reads those of the work tile before, as consumers have synchronized.
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
-      row_max_[n] = -INFINITY;
-      if constexpr (Params::kIsSparse) max_logit_[n] = -INFINITY;
-      sum_[n] = 0;
+      row_max_[row_max_at(n)] = -INFINITY;
+      if constexpr (Params::kIsSparse) max_logit_[own_at(n)] = -INFINITY;
+      sum_[own_at(n)] = 0;
     }
   }
 
   // The query rows of the request.
-  __device__ __forceinline__ int query_rows() const { return facts_->rows; }
+  __device__ __forceinline__ int query_rows() const { return facts_->work.query_rows; }
 
   // Logits of tokens that do not exist, or that the row does not see, become -inf.
   __device__ __forceinline__ void mask(Logits& logits, uint64_t present, int first_token) const {
@@ -59,10 +69,9 @@ class Softmax {
   __device__ __forceinline__ bool exceeds(const Logits& logits) {
     bool any = false;
 #pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) {
-      const float own = own_greatest(logits, n);
-      if constexpr (Params::kIsSparse) max_logit_[n] = fmaxf(max_logit_[n], own);
-      any |= is_raised(own, n);
+    for (int n = 0; n < kThreadRows; ++n) any |= is_raised(own_greatest(logits, n), row_max(n), n);
+    if constexpr (Params::kIsSparse) {
+      if (kInRegisters || params_.max_logits.data != nullptr) raise_max_logits(logits);
     }
     return any;
   }
@@ -72,8 +81,10 @@ class Softmax {
   __device__ __forceinline__ void raise_max(const Logits& logits, float (&maxima)[kWarps][kRows],
                                             uint32_t barrier, Rows& rescale) {
     Rows greatest;
+    Rows before;  // read before any warp writes
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
+      before[n] = row_max(n);
       greatest[n] = own_greatest(logits, n);
 #pragma unroll
       for (int lanes = 4; lanes < kWarp; lanes *= 2) {
@@ -88,10 +99,10 @@ class Softmax {
       for (int warp = 0; warp < kWarps; ++warp) {
         greatest[n] = fmaxf(greatest[n], maxima[warp][row(n)]);
       }
-      const bool raised = is_raised(greatest[n], n);
-      rescale[n] = raised ? exp2_approx((row_max_[n] - greatest[n]) * scale(n)) : 1;
-      if (raised) row_max_[n] = greatest[n];
-      sum_[n] *= rescale[n];
+      const bool raised = is_raised(greatest[n], before[n], n);
+      rescale[n] = raised ? exp2_approx((before[n] - greatest[n]) * scale(n)) : 1;
+      row_max_[row_max_at(n)] = raised ? greatest[n] : before[n];
+      sum_[own_at(n)] *= rescale[n];
     }
   }
 
@@ -99,27 +110,27 @@ class Softmax {
   __device__ __forceinline__ void exponentiate(Logits& logits) {
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
-      const float shift = row_max_[n] == -INFINITY ? 0 : row_max_[n] * scale(n);
+      const float shift = row_max(n) == -INFINITY ? 0 : row_max(n) * scale(n);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& logit = logits(element(n, i));
         logit = exp2_approx(logit * scale(n) - shift);
-        sum_[n] += logit;
       }
+      sum_[own_at(n)] += logits(element(n, 0)) + logits(element(n, 1));
     }
   }
 
   // The sum of a row over the tokens of the warp.
   __device__ __forceinline__ float sum_of_warp(int n) const {
-    float sum = sum_[n];
+    float sum = sum_[own_at(n)];
 #pragma unroll
     for (int lanes = 4; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
     return sum;
   }
-  __device__ __forceinline__ float row_max(int n) const { return row_max_[n]; }
+  __device__ __forceinline__ float row_max(int n) const { return row_max_[row_max_at(n)]; }
   // The greatest logit of a row over the tokens of the warp.
   __device__ __forceinline__ float max_logit_of_warp(int n) const {
-    float greatest = max_logit_[n];
+    float greatest = max_logit_[own_at(n)];
 #pragma unroll
     for (int lanes = 4; lanes < kWarp; lanes *= 2) {
       greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
@@ -128,10 +139,18 @@ class Softmax {
   }
   // Returns the scale of a row's logits, which is positive and for powers of 2.
   __device__ __forceinline__ float scale_of_row(int row) const {
-    return kRowsAreScaled ? facts_->logit_scale[row] : params_.logit_scale;
+    return Format::kConvertsQuery ? facts_->logit_scale[row] : params_.logit_scale;
   }
 
  private:
+  __device__ __forceinline__ void raise_max_logits(const Logits& logits) {
+#pragma unroll
+    for (int n = 0; n < kThreadRows; ++n) {
+      float& greatest = max_logit_[own_at(n)];
+      greatest = fmaxf(greatest, own_greatest(logits, n));
+    }
+  }
+
   __device__ __forceinline__ float scale(int n) const { return scale_of_row(row(n)); }
 
   // Returns the element of a row for the thread's i-th token.
@@ -141,14 +160,22 @@ class Softmax {
     return fmaxf(logits(element(n, 0)), logits(element(n, 1)));
   }
 
-  __device__ __forceinline__ bool is_raised(float logit, int n) const {
-    return logit * scale(n) > row_max_[n] * scale(n) + kRescaleThreshold;
+  // Where row n has its maximum, which all threads have in common, and what is a thread's own.
+  static __device__ __forceinline__ int row_max_at(int n) { return kInRegisters ? n : row(n); }
+  static constexpr __device__ int own_at(int n) {
+    return kInRegisters ? n : n * kConsumers * kWarpgroup;
   }
 
+  __device__ __forceinline__ bool is_raised(float logit, float row_max, int n) const {
+    return logit * scale(n) > row_max * scale(n) + kRescaleThreshold;
+  }
+
+  using Kept = std::conditional_t<kInRegisters, Rows, float*>;
+
   const Params& params_;
-  Rows row_max_;
-  Rows sum_;
-  Rows max_logit_;  // only if Params::kIsSparse
+  Kept row_max_;
+  Kept sum_;
+  Kept max_logit_;  // only if Params::kIsSparse
   const QueryFacts<kRows>* facts_;
 };
 
