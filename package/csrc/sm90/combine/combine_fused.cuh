@@ -64,11 +64,11 @@ class FusedCombine {
     units_ = fragments >> fragments_log2_ << shares_log2_;
     const uint32_t of_unit = 1u << fragments_log2_;
     warps_of_fragment_ = of_unit < kWarps ? kWarps / of_unit : 1;
+    step_ = warps_of_fragment_ << shares_log2_;
   }
 
   __device__ __forceinline__ void run(uint32_t worker) {
     sync();  // all splits are there
-    const bool are_few = splits_ <= (kFewLoads * warps_of_fragment_ << shares_log2_);
 #pragma unroll 1
     for (uint32_t unit = worker; unit < units_; unit += workers_) {
       const uint32_t fragment = unit >> shares_log2_ << fragments_log2_;
@@ -77,7 +77,7 @@ class FusedCombine {
       constexpr uint32_t kMost = kFragments / kWarps;  // of a warp
       if (kMost > 1 && 1u << fragments_log2_ == kFragments) {
         combine<kMost, kManyLoads>(round);
-      } else if (are_few) {
+      } else if (splits_ <= kFewLoads * step_) {
         combine<1, kFewLoads>(round);
       } else {
         combine<1, kManyLoads>(round);
@@ -152,15 +152,15 @@ class FusedCombine {
   template <uint32_t kOwn, uint32_t kLoads>
   using Loaded = PackedSums[kLoads / kOwn][kOwn];
 
-  // Loads every `step`-th partial result from `first` on. `from` is the lane's part of the round's
-  // first partial result.
+  // Loads partial results from `first` on, of which a lane has every `step_`-th. `from` is the
+  // lane's part of the round's first partial result.
   template <uint32_t kOwn, uint32_t kLoads>
-  __device__ __forceinline__ void load(const FragmentLane& from, uint32_t first, uint32_t step,
-                                       uint32_t count, Loaded<kOwn, kLoads>& loaded) const {
+  __device__ __forceinline__ void load(const FragmentLane& from, uint32_t first, uint32_t count,
+                                       Loaded<kOwn, kLoads>& loaded) const {
     const uint32_t groups = params_.partials.rows / kFragmentRows;
 #pragma unroll
     for (uint32_t i = 0; i < kLoads / kOwn; ++i) {
-      const uint32_t partial = first + i * step;
+      const uint32_t partial = first + i * step_;
 #pragma unroll
       for (uint32_t k = 0; k < kOwn; ++k) {
         loaded[i][k] = {};
@@ -179,17 +179,17 @@ class FusedCombine {
     const uint32_t first = warp_ / sharing;
     const uint32_t rows = kFragmentRows >> shares_log2_;
     const uint32_t row = round.share * rows + (lane_ / 4 & (rows - 1));
-    const uint32_t ahead = (lane_ << shares_log2_) / kWarp;  // of the first lanes of the row
+    const uint32_t ahead =
+        (lane_ << shares_log2_) / kWarp;  // which of the lanes that share the row
     const uint32_t r = round.row + row;
     float lse[kMostOfLane];
     load_lse(round, lse);
     const FragmentLane from(params_.partials, first_partial_, round.row, round.fragment + first,
                             row * 4 + lane_ % 4);
-    const uint32_t step = sharing << shares_log2_;
     const uint32_t count = r < rows_ ? splits_ : 0;  // nobody has stored rows that do not exist
     uint32_t partial = (warp_ % sharing << shares_log2_) + ahead;
     Loaded<kOwn, kLoads> loaded;
-    load<kOwn, kLoads>(from, partial, step, count, loaded);
+    load<kOwn, kLoads>(from, partial, count, loaded);
     const Shape& shape = params_.shape;
     auto* const to =
         params_.out.template at<uint16_t>(query_, shape.token_of(r), shape.head_of(r)) +
@@ -198,21 +198,21 @@ class FusedCombine {
     LaneSums sums[kOwn] = {};
     float total = 0;  // of the weights of a lane's row
 #pragma unroll 1
-    for (uint32_t done = kAtOnce * step;; done += kAtOnce * step) {
+    for (uint32_t done = kAtOnce * step_;; done += kAtOnce * step_) {
 #pragma unroll
       for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const uint32_t own = partial + i * step;
+        const uint32_t own = partial + i * step_;
         const float weight = own < splits_ ? shared_.weights[own][row] : 0;
         total += weight;
 #pragma unroll
         for (uint32_t k = 0; k < kOwn; ++k) add_sums(sums[k], weight, loaded[i][k]);
       }
       if (done >= splits_) break;
-      partial += kAtOnce * step;
-      load<kOwn, kLoads>(from, partial, step, count, loaded);
+      partial += kAtOnce * step_;
+      load<kOwn, kLoads>(from, partial, count, loaded);
     }
-    if (sharing > 1) {
-      if (!add_up_warps(sums[0], total)) return;
+    if constexpr (kOwn == 1) {
+      if (sharing > 1 && !add_up_warps(sums[0], total)) return;
     }
     const bool exists = r < rows_ && ahead == 0;
     if (round.fragment + first == 0) store_row_results(r, row, exists, total);
@@ -313,6 +313,7 @@ class FusedCombine {
   uint32_t shares_log2_ = 0;     // of the rows of a fragment, of which a unit has one
   uint32_t units_;
   uint32_t warps_of_fragment_;
+  uint32_t step_;  // from a partial result of a lane to its next one
 };
 
 // Combines the block's share of the request that it ends with, if that is split. Two warpgroups of

@@ -41,7 +41,7 @@ class Consumer {
         shared_(shared),
         consumer_(consumer),
         mma_(shared),
-        softmax_(params, shared, consumer) {}
+        softmax_(params, shared) {}
 
   __device__ __forceinline__ void run() {
     uint32_t index = 0;

@@ -28,7 +28,7 @@ struct Epilogue {
   // `first_tile` is that of the work tile, in KV's pipelines.
   template <class Softmax>
   __device__ __forceinline__ void run(const WorkTile& work, bool is_first_work_tile, int blocks,
-                                      uint32_t first_tile, const Softmax& softmax,
+                                      uint32_t first_tile, Softmax& softmax,
                                       Accumulator (&sums)[kLatentChunks]) const {
     const int warp = threadIdx.x % kWarpgroup / kWarp;
     // The lanes of a row store the same. If some were chosen by a branch, the compiler would take
@@ -37,7 +37,7 @@ struct Epilogue {
     for (int n = 0; n < 2 * kPairs; ++n) {
       const int row = Softmax::row(n);
       shared.of_warps[consumer][warp][row] = softmax.sum_of_warp(n);
-      if (Softmax::kInRegisters && warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
+      if (warp == 0) shared.row_max[consumer][row] = softmax.row_max(n);
       if constexpr (Params::kIsSparse) {
         shared.max_logits[consumer][warp][row] = softmax.max_logit_of_warp(n);
       }
@@ -55,7 +55,7 @@ struct Epilogue {
     if (row < kRows) find_factors(work, row, blocks > 0, softmax);
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(kWarpgroup, kFirstConsumer + consumer);
-    // Nobody waits for what the first warp stores now.
+    // Sums need not wait for what the first warp stores now.
     if (consumer == 0 && row < softmax.query_rows()) store_results(work, row);
     __syncwarp();
     store(work, softmax, mma.exchange(last_tile(1 - consumer, blocks, first_tile)), sums);
@@ -181,6 +181,7 @@ struct Epilogue {
         factors[n][i] = factors_of_rows()[n * 8 + lane % 4 * 2 + i].factors;
       }
     }
+    // Without a block that combines, this is not used, and there is no such memory.
     const FragmentLane fragments(params.partials, max(work.partial, 0), 0,
                                  consumer * kOwnFragments + warp,
                                  row_of(0) % kFragmentRows * 4 + t);

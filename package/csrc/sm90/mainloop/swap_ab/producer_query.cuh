@@ -21,16 +21,20 @@ struct QueryProducer {
   const int warp;
 
   __device__ void run() const {
+    copy(first_queries(), shared.q[0]);
     uint32_t index = 0;
     for (WorkTile work; consume_work_tile(shared.work_tiles, work, index); ++index) {
       const PipelineState<kStages> state(index);
       Barrier& full = shared.query_full[state.stage];
       shared.query_empty[state.stage].wait(state.phase ^ 1);
-      if (work.first_block < work.end_block) copy(work, shared.q[state.stage]);
+      if (index > 0 && work.first_block < work.end_block) {
+        copy({work.query, work.query_rows}, shared.q[state.stage]);
+      }
       cutlass::arch::cpasync_barrier_arrive_noinc(reinterpret_cast<const uint64_t*>(&full));
       if (warp == 0) tell(work, index);
       full.arrive();
     }
+    cute::cp_async_wait<0>();  // without a work tile, nobody else does
   }
 
  private:
@@ -65,22 +69,36 @@ struct QueryProducer {
     return params.causal ? work.visible - (params.shape.q_len - 1) + s : work.tokens;
   }
 
+  struct Queries {
+    int first;  // query token
+    int rows;
+  };
+
+  // The first work tile is of the request in which the block's part begins, so that its queries
+  // need not wait for the scheduler.
+  __device__ __forceinline__ Queries first_queries() const {
+    const int request = params.plan().boundary(static_cast<int>(blockIdx.y)).request;
+    if (request >= params.shape.batch) return {0, 0};
+    const QueryTokens query = params.query_tokens(request);
+    return {query.first, query.count * params.shape.num_heads};
+  }
+
   // Copies rows. Those that do not exist become zeros. A lane copies a vector of each chunk of a
   // row, so that it looks for few rows.
-  __device__ __forceinline__ void copy(const WorkTile& work, Chunks& q) const {
+  __device__ __forceinline__ void copy(const Queries& queries, Chunks& q) const {
     constexpr int kVectors = kChunkVectors<uint16_t>;
     constexpr int kAtOnce = kWarp / kVectors;  // rows
     const int lane = threadIdx.x % kWarp;
     const int column = lane % kVectors * kVectorElements<uint16_t>;
 #pragma unroll 1
     for (int r = warp * kAtOnce + lane / kVectors; r < kRows; r += kQueryWarps * kAtOnce) {
-      const bool exists = r < work.query_rows;
+      const bool exists = r < queries.rows;
       const int s = exists ? params.shape.token_of(r) : 0;
       const int h = exists ? params.shape.head_of(r) : 0;
       const auto* const latent =
-          params.query.latent.template at<const uint16_t>(work.query, s, h) + column;
+          params.query.latent.template at<const uint16_t>(queries.first, s, h) + column;
       const auto* const rope =
-          params.query.rope.template at<const uint16_t>(work.query, s, h) + column;
+          params.query.rope.template at<const uint16_t>(queries.first, s, h) + column;
       Element* const to = q[0] + r * kChunk + column_in_chunk(r, column);
 #pragma unroll
       for (int chunk = 0; chunk < kQueryChunks; ++chunk) {

@@ -44,14 +44,17 @@ struct MaxLogits<true, kRows> {
   float max_logits[kConsumers][kWarps][kRows];
 };
 
-// What each thread of a consumer knows of its rows, a quarter of all, without registers for it.
+// What the threads of consumers know of their rows, a quarter of all, without registers for it.
 template <bool kIsThere, int kRows>
 struct RowsOfThreads {};
 template <int kRows>
 struct RowsOfThreads<true, kRows> {
-  using OfThreads = float[kRows / 4][kConsumers * kWarpgroup];
-  OfThreads sums_of_threads;
-  OfThreads max_logits_of_threads;
+  struct {
+    using OfThreads = float[kRows / 4][kConsumers * kWarpgroup];
+    OfThreads row_max;
+    OfThreads sum;
+    OfThreads max_logit;
+  } of_threads;
 };
 
 // `kRows` is the number of query rows at most.
@@ -68,7 +71,7 @@ struct SharedStorage : MaxLogits<Format::kIsSparse, kRows>,
   alignas(1024) Element p[kConsumers][Format::kWeights * kRows * kTileTokens];
   QueryFacts<kRows> query_facts[kFactStages];
   float of_warps[kConsumers][kWarps][kRows];  // maxima of a tile, then sums of a work tile
-  float row_max[kConsumers][kRows];           // of a work tile so far, then of all of it
+  float row_max[kConsumers][kRows];           // of a work tile
   WorkTilePipeline work_tiles;
   SplitRequest split_request;
   typename Format::KvPipelines pipelines;

@@ -30,23 +30,16 @@ class Softmax {
   // The n-th of its rows that a thread's e-th logit or sum belongs to.
   static constexpr __device__ int row_of(int e) { return e / 4 * 2 + e % 2; }
 
-  __device__ Softmax(const Params& params, Shared& shared, int consumer) : params_(params) {
-    if constexpr (!kInRegisters) {
-      row_max_ = shared.row_max[consumer];
-      sum_ = &shared.sums_of_threads[0][threadIdx.x];
-      max_logit_ = &shared.max_logits_of_threads[0][threadIdx.x];
-    }
-  }
+  __device__ Softmax(const Params& params, Shared& shared) : params_(params), shared_(shared) {}
 
   // The facts are read anew for each tile, since there are no registers for them.
   __device__ __forceinline__ void start(const QueryFacts<kRows>& facts) {
     facts_ = &facts;
-    // No warp still reads those of the work tile before, as consumers have synchronized.
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
-      row_max_[row_max_at(n)] = -INFINITY;
-      if constexpr (Params::kIsSparse) max_logit_[own_at(n)] = -INFINITY;
-      sum_[own_at(n)] = 0;
+      row_max(n) = -INFINITY;
+      if constexpr (Params::kIsSparse) max_logit(n) = -INFINITY;
+      sum(n) = 0;
     }
   }
 
@@ -69,7 +62,7 @@ class Softmax {
   __device__ __forceinline__ bool exceeds(const Logits& logits) {
     bool any = false;
 #pragma unroll
-    for (int n = 0; n < kThreadRows; ++n) any |= is_raised(own_greatest(logits, n), row_max(n), n);
+    for (int n = 0; n < kThreadRows; ++n) any |= is_raised(own_greatest(logits, n), n);
     if constexpr (Params::kIsSparse) {
       if (kInRegisters || params_.max_logits.data != nullptr) raise_max_logits(logits);
     }
@@ -81,10 +74,8 @@ class Softmax {
   __device__ __forceinline__ void raise_max(const Logits& logits, float (&maxima)[kWarps][kRows],
                                             uint32_t barrier, Rows& rescale) {
     Rows greatest;
-    Rows before;  // read before any warp writes
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
-      before[n] = row_max(n);
       greatest[n] = own_greatest(logits, n);
 #pragma unroll
       for (int lanes = 4; lanes < kWarp; lanes *= 2) {
@@ -99,10 +90,10 @@ class Softmax {
       for (int warp = 0; warp < kWarps; ++warp) {
         greatest[n] = fmaxf(greatest[n], maxima[warp][row(n)]);
       }
-      const bool raised = is_raised(greatest[n], before[n], n);
-      rescale[n] = raised ? exp2_approx((before[n] - greatest[n]) * scale(n)) : 1;
-      row_max_[row_max_at(n)] = raised ? greatest[n] : before[n];
-      sum_[own_at(n)] *= rescale[n];
+      const bool raised = is_raised(greatest[n], n);
+      rescale[n] = raised ? exp2_approx((row_max(n) - greatest[n]) * scale(n)) : 1;
+      if (raised) row_max(n) = greatest[n];
+      sum(n) *= rescale[n];
     }
   }
 
@@ -116,21 +107,27 @@ class Softmax {
         float& logit = logits(element(n, i));
         logit = exp2_approx(logit * scale(n) - shift);
       }
-      sum_[own_at(n)] += logits(element(n, 0)) + logits(element(n, 1));
+      sum(n) += logits(element(n, 0)) + logits(element(n, 1));
     }
   }
 
   // The sum of a row over the tokens of the warp.
-  __device__ __forceinline__ float sum_of_warp(int n) const {
-    float sum = sum_[own_at(n)];
+  __device__ __forceinline__ float sum_of_warp(int n) {
+    float total = sum(n);
 #pragma unroll
-    for (int lanes = 4; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-    return sum;
+    for (int lanes = 4; lanes < kWarp; lanes *= 2) total += __shfl_xor_sync(~0u, total, lanes);
+    return total;
   }
-  __device__ __forceinline__ float row_max(int n) const { return row_max_[row_max_at(n)]; }
+  __device__ __forceinline__ float& row_max(int n) {
+    if constexpr (kInRegisters) {
+      return row_max_[n];
+    } else {
+      return shared_.of_threads.row_max[n][threadIdx.x];
+    }
+  }
   // The greatest logit of a row over the tokens of the warp.
-  __device__ __forceinline__ float max_logit_of_warp(int n) const {
-    float greatest = max_logit_[own_at(n)];
+  __device__ __forceinline__ float max_logit_of_warp(int n) {
+    float greatest = max_logit(n);
 #pragma unroll
     for (int lanes = 4; lanes < kWarp; lanes *= 2) {
       greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, lanes));
@@ -146,8 +143,7 @@ class Softmax {
   __device__ __forceinline__ void raise_max_logits(const Logits& logits) {
 #pragma unroll
     for (int n = 0; n < kThreadRows; ++n) {
-      float& greatest = max_logit_[own_at(n)];
-      greatest = fmaxf(greatest, own_greatest(logits, n));
+      max_logit(n) = fmaxf(max_logit(n), own_greatest(logits, n));
     }
   }
 
@@ -160,22 +156,30 @@ class Softmax {
     return fmaxf(logits(element(n, 0)), logits(element(n, 1)));
   }
 
-  // Where row n has its maximum, which all threads have in common, and what is a thread's own.
-  static __device__ __forceinline__ int row_max_at(int n) { return kInRegisters ? n : row(n); }
-  static constexpr __device__ int own_at(int n) {
-    return kInRegisters ? n : n * kConsumers * kWarpgroup;
+  __device__ __forceinline__ bool is_raised(float logit, int n) {
+    return logit * scale(n) > row_max(n) * scale(n) + kRescaleThreshold;
   }
 
-  __device__ __forceinline__ bool is_raised(float logit, float row_max, int n) const {
-    return logit * scale(n) > row_max * scale(n) + kRescaleThreshold;
+  __device__ __forceinline__ float& sum(int n) {
+    if constexpr (kInRegisters) {
+      return sum_[n];
+    } else {
+      return shared_.of_threads.sum[n][threadIdx.x];
+    }
   }
-
-  using Kept = std::conditional_t<kInRegisters, Rows, float*>;
+  __device__ __forceinline__ float& max_logit(int n) {
+    if constexpr (kInRegisters) {
+      return max_logit_[n];
+    } else {
+      return shared_.of_threads.max_logit[n][threadIdx.x];
+    }
+  }
 
   const Params& params_;
-  Kept row_max_;
-  Kept sum_;
-  Kept max_logit_;  // only if Params::kIsSparse
+  Shared& shared_;
+  Rows row_max_;  // these three only if kInRegisters
+  Rows sum_;
+  Rows max_logit_;  // and this one only if Params::kIsSparse
   const QueryFacts<kRows>* facts_;
 };
 
