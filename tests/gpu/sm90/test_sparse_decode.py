@@ -44,6 +44,15 @@ def test_batches(variant: Row, batch: int, q_len: int, num_heads: int) -> None:
 
 
 @each_sparse_decode
+@pytest.mark.parametrize("num_heads", [1, 7, 12, 16, 17, 32])
+@pytest.mark.parametrize("topk", [2048, 8192])
+def test_one_token_in_many_parts(variant: Row, topk: int, num_heads: int) -> None:
+    """There are more blocks than fragments of eight rows, so that blocks combine some rows of a fragment."""
+    heads = variant.heads(num_heads)
+    SparseDecode(variant.name, batch=1, num_heads=heads, topk=topk, num_pages=140, sink=True).check()
+
+
+@each_sparse_decode
 @pytest.mark.parametrize("batch", [3, 5, 40])
 def test_unaligned_queries_of_128_heads(variant: Row, batch: int) -> None:
     """A warp copies such queries, and blocks share rows all the same; parts begin at odd tiles too."""

@@ -30,6 +30,13 @@ def test_one_long_request_among_many(variant: Row, long: int, num_heads: int) ->
     Decode(variant.name, lengths=(500,) * 90 + (long,) + (700,) * 30, num_heads=num_heads).check()
 
 
+@each_with("num_heads", [1, 7, 12, 16, 17, 32, 64])
+@pytest.mark.parametrize("length", [4100, 8192])
+def test_one_request_in_many_parts(variant: Row, length: int, num_heads: int) -> None:
+    """There are more blocks than fragments of eight rows, so that blocks combine one, two, four or eight rows."""
+    Decode(variant.name, lengths=(length,), num_heads=num_heads, seed=num_heads).check()
+
+
 @each_with("num_heads", [5, 16, 128])
 @pytest.mark.parametrize("batch", [1, 2, 5, 16, 40, 100])
 def test_requests_in_any_number_of_parts(variant: Row, num_heads: int, batch: int) -> None:

@@ -19,7 +19,7 @@ __device__ __forceinline__ uint32_t scrambled(uint32_t x) {
 // Sleeps up to 2 us, each warp of a role for another time. Half of the roles of a block sleep;
 // which half changes every 33 us. There is no branch, so that a warp stays together.
 __device__ __forceinline__ void stall() {
-  constexpr uint32_t kLongest = 1023;  // ns; the hardware sleeps up to twice as long
+  constexpr uint32_t kLongest = 1023;     // ns; the hardware sleeps up to twice as long
   constexpr uint32_t kConsumerWarps = 8;  // of the other warps, each is a role
   uint32_t now;
   asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(now));
