@@ -1,4 +1,5 @@
 // Generated from codegen/matrix.
 #include "sm90/sparse_prefill/sparse_prefill.cuh"
 
+extern template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::swap_ab>;
 template struct mla::sm90::SparsePrefill<mla::DType::fp16, mla::DType::fp16, mla::DType::fp16, mla::Load::gather, mla::Schedule::rows_m64>;

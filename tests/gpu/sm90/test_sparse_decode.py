@@ -44,6 +44,16 @@ def test_batches(variant: Row, batch: int, q_len: int, num_heads: int) -> None:
 
 
 @each_sparse_decode
+@pytest.mark.parametrize("num_heads", [32, 64, 128])
+@pytest.mark.parametrize("batch", [1, 4, 9])
+def test_few_tokens_with_a_limit_of_splits(variant: Row, batch: int, num_heads: int) -> None:
+    """The limit is out of reach, but with it no launch computes heads in groups."""
+    heads = variant.heads(num_heads)
+    problem = SparseDecode(variant.name, batch=batch, num_heads=heads, topk=300, num_pages=20, max_splits=1000)
+    replace(problem, counts=True, sink=True, extra_topk=70).check()
+
+
+@each_sparse_decode
 @pytest.mark.parametrize("num_heads", [1, 7, 12, 16, 17, 32])
 @pytest.mark.parametrize("topk", [2048, 8192])
 def test_one_token_in_many_parts(variant: Row, topk: int, num_heads: int) -> None:
@@ -54,9 +64,11 @@ def test_one_token_in_many_parts(variant: Row, topk: int, num_heads: int) -> Non
 
 @each_sparse_decode
 @pytest.mark.parametrize("batch", [3, 5, 40])
-def test_unaligned_queries_of_128_heads(variant: Row, batch: int) -> None:
+@pytest.mark.parametrize("max_splits", [0, 1000])
+def test_unaligned_queries_of_128_heads(variant: Row, batch: int, max_splits: int) -> None:
     """A warp copies such queries, and blocks share rows all the same; parts begin at odd tiles too."""
     problem = SparseDecode(variant.name, batch=batch, num_heads=variant.heads(128), topk=700, num_pages=20, sink=True)
+    problem = replace(problem, max_splits=max_splits)
     inputs = problem.tensors()
     q = torch.empty(inputs["q"].numel() + 1, dtype=inputs["q"].dtype, device="cuda")[1:].view_as(inputs["q"])
     inputs["q"] = q.copy_(inputs["q"])

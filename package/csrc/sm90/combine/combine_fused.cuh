@@ -217,7 +217,7 @@ class FusedCombine {
     const bool exists = r < rows_ && ahead == 0;
     if (round.fragment + first == 0) store_row_results(r, row, exists, total);
     if constexpr (Params::kIsSparse) {
-      if (exists) total = with_sink(params_, r, shared_.row_max[row], total);
+      if (exists) total = with_sink(params_, query_, r, shared_.row_max[row], total);
     }
     const float inverse = inverse_of(total);
 #pragma unroll

@@ -13,9 +13,15 @@ __device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 0 : _
 
 // The sum of a row's P with that of its attention sink; a sum of 0 stays 0.
 template <class Params>
-__device__ __forceinline__ float with_sink(const Params& params, int r, float row_max, float sum) {
+__device__ __forceinline__ float with_sink(const Params& params, int query, int r, float row_max,
+                                           float sum) {
   if (params.sink == nullptr || sum == 0) return sum;
-  return sum + exp2_approx((params.sink[r] - row_max) * kLog2E);
+  return sum + exp2_approx((params.sink_of(query, r) - row_max) * kLog2E);
+}
+
+// The log-sum-exp of a row whose exponents, of 2, were reduced by `shift`.
+__device__ __forceinline__ float lse_of(float shift, float sum) {
+  return sum == 0 ? -INFINITY : (shift + log2_approx(sum)) * kLn2;
 }
 
 template <class Params>
@@ -24,7 +30,7 @@ __device__ __forceinline__ void store_lse(const Params& params, int query, int r
   if (params.lse.data == nullptr) return;
   const auto& shape = params.shape;
   *params.lse.template at<float>(query, shape.token_of(r), shape.head_of(r)) =
-      sum == 0 ? -INFINITY : row_max + log2f(sum) * kLn2;
+      sum == 0 ? -INFINITY : row_max + log2_approx(sum) * kLn2;
 }
 
 // `max_logit` is a logit for powers of 2.

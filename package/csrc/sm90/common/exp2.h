@@ -18,6 +18,13 @@ __device__ __forceinline__ float exp2_approx(float exponent) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
   return power;
 }
+
+// The result is within 2^-22 of the logarithm, or of it times 1 where that is greater than 1.
+__device__ __forceinline__ float log2_approx(float number) {
+  float logarithm;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(logarithm) : "f"(number));
+  return logarithm;
+}
 #endif
 
 }  // namespace mla::sm90

@@ -64,6 +64,7 @@ struct Params {
   TokenView lse;                 // null: the launch wants none
   TokenView max_logits;          // null: the launch wants none
   const float* sink;             // of each head; null: none
+  int32_t sink_stride;           // heads to the sinks of the next query token
   Partials partials;
   float* partial_max_logits;  // [partials, rows], as powers of 2; never null
   int32_t combines;           // the blocks, all at once, combine what they have split
@@ -73,6 +74,9 @@ struct Params {
 
   MLA_HOST_DEVICE const UniformPlan& plan() const { return uniform_plan; }
   MLA_HOST_DEVICE QueryTokens query_tokens(int32_t token) const { return {token, 1}; }
+  MLA_HOST_DEVICE float sink_of(int32_t token, int32_t head) const {
+    return sink[query.coordinates(token, 0).s * sink_stride + head];
+  }
   MLA_HOST_DEVICE int32_t kv_length(int32_t token) const {
     const QueryCoordinates at = query.coordinates(token, 0);
     return extra.topk > 0 ? extra_begins + extra.length_of(at.b, at.s) : main.length_of(at.b, at.s);

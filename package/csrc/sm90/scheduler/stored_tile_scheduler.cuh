@@ -12,14 +12,18 @@ class StoredTileScheduler {
   __device__ StoredTileScheduler(const Params& params, int part, Boundary& at)
       : params_(params), part_(part), at_(at) {}
 
-  // One thread calls this, before the first next().
-  __device__ void begin() { at_ = params_.plan().boundary(part_); }
+  // Finds the first work tile. The thread that schedules calls this while the barriers of the
+  // pipeline are made ready: that takes as long.
+  __device__ void begin(WorkTilePipeline& pipeline) const {
+    at_ = params_.plan().boundary(part_);
+    next(pipeline.tiles[0]);
+  }
 
-  __device__ __forceinline__ bool next(WorkTile& work) {
+  // Finds the next work tile, or the end of the sequence.
+  __device__ __forceinline__ void next(WorkTile& work) const {
     TileScheduler<Params> scheduler(params_, part_, at_);
-    const bool found = scheduler.next(work);
+    if (!scheduler.next(work)) work.request = kNoRequest;
     at_ = scheduler.at();
-    return found;
   }
 
  private:
@@ -30,6 +34,8 @@ class StoredTileScheduler {
 
 // Work tiles for several warps, the first of which also produces them. `count`, how many a warp has
 // read, is in shared memory too.
+//
+// @pre The first work tile has been found.
 template <class Scheduler>
 class StoredWorkTileConsumer {
  public:
@@ -53,9 +59,10 @@ class StoredWorkTileConsumer {
  private:
   __device__ __forceinline__ void produce(uint32_t count) {
     const PipelineState<kWorkTileStages> state(count);
-    pipeline_.empty[state.stage].wait(state.phase ^ 1);
-    WorkTile& work = pipeline_.tiles[state.stage];
-    if (!scheduler_.next(work)) work.request = kNoRequest;
+    if (count > 0) {
+      pipeline_.empty[state.stage].wait(state.phase ^ 1);
+      scheduler_.next(pipeline_.tiles[state.stage]);
+    }
     pipeline_.full[state.stage].arrive();
   }
 

@@ -2,6 +2,7 @@
 // after the other.
 #pragma once
 
+#include "sm90/common/pdl.cuh"
 #include "sm90/common/views.h"
 #include "sm90/scheduler/plan.h"
 
@@ -27,14 +28,21 @@ __device__ __forceinline__ int query_rows(const Params& params, const WorkTile& 
   return work.query_rows;
 }
 
+// Where the block's part begins, for threads of the producers. They ask before the barriers are
+// ready, which takes as long as the answer.
+template <class Params>
+__device__ __forceinline__ Boundary first_boundary(const Params& params, bool produces) {
+  if (!produces) return {};
+  wait_for_prerequisite_grids();
+  return params.plan().boundary(static_cast<int>(blockIdx.y));
+}
+
 // Lengths are the current ones, not those of the plan: the last split of a request goes on to its
 // end.
 template <class Params>
 class TileScheduler {
  public:
-  __device__ TileScheduler(const Params& params, int part)
-      : TileScheduler(params, part, params.plan().boundary(part)) {}
-  // Continues where another scheduler of the part has come to.
+  // Continues where another scheduler of the part has come to, or begins.
   __device__ TileScheduler(const Params& params, int part, const Boundary& at)
       : params_(params), part_(part), at_(at) {}
 

@@ -15,15 +15,15 @@ using Problem = mla_sparse_decode_problem;
 
 constexpr int64_t kMaxTopk = int64_t{1} << 24;
 
-Status check_shapes(const Problem& p, const Names& names) {
+Status check_shapes(const Problem& p, const Context& context) {
   MLA_TRY(check_extents({{"batch", p.batch},
                          {"q_len", p.q_len},
                          {"topk", p.topk},
-                         {names.kv, p.num_pages},
-                         {names.kv, p.page_size},
+                         {context.kv, p.num_pages},
+                         {context.kv, p.page_size},
                          {"extra_topk", p.extra_topk},
-                         {names.extra_kv, p.extra_num_pages},
-                         {names.extra_kv, p.extra_page_size},
+                         {context.extra_kv, p.extra_num_pages},
+                         {context.extra_kv, p.extra_page_size},
                          {"max_splits", p.max_splits}}));
   if (p.topk >= kMaxTopk || p.extra_topk >= kMaxTopk - p.topk) {
     return refuse("topk", text(p.topk, " and ", p.extra_topk),
@@ -114,12 +114,12 @@ Source source_of(const Problem& p, const CacheFormat& format, const char* name,
            static_cast<int32_t>(p.topk)}};
 }
 
-Source main_source(const Problem& p, const Traits& traits, const Names& names) {
-  return source_of(p, traits.format(), names.kv, "indices");
+Source main_source(const Problem& p, const Traits& traits, const Context& context) {
+  return source_of(p, traits.format(), context.kv, "indices");
 }
 
-Source extra_source(const Problem& p, const Traits& traits, const Names& names) {
-  return source_of(as_extra(p), traits.second_format(), names.extra_kv, "extra_indices");
+Source extra_source(const Problem& p, const Traits& traits, const Context& context) {
+  return source_of(as_extra(p), traits.second_format(), context.extra_kv, "extra_indices");
 }
 
 // The kernel counts the offsets of rows of bytes in 16 bytes, with 32 bits, and those of scales
@@ -170,14 +170,14 @@ Status set_view(const Source& source, SelectedKvView* to) {
 
 }  // namespace
 
-Status describe(const Problem& p, const Traits& traits, const Names& names, Params* params) {
+Status describe(const Problem& p, const Traits& traits, const Context& context, Params* params) {
   *params = {};
-  MLA_TRY(check_shapes(p, names));
+  MLA_TRY(check_shapes(p, context));
   MLA_TRY(set_shape(p, traits, params));
   MLA_TRY(set_scales(p, traits, params));
   set_query(p, traits, &params->query);
-  MLA_TRY(set_view(main_source(p, traits, names), &params->main));
-  MLA_TRY(set_view(extra_source(p, traits, names), &params->extra));
+  MLA_TRY(set_view(main_source(p, traits, context), &params->main));
+  MLA_TRY(set_view(extra_source(p, traits, context), &params->extra));
   if (params->extra.indices == nullptr) params->extra.topk = 0;
   const auto main_end = static_cast<int32_t>(round_up(p.topk, kTileTokens));
   const bool has_extra = params->extra.topk > 0;
@@ -192,10 +192,11 @@ Status describe(const Problem& p, const Traits& traits, const Names& names, Para
   params->max_logits = tokens(p.max_logits, p.max_logits_stride_b, p.max_logits_stride_s,
                               p.max_logits_stride_h, p.q_len);
   params->sink = static_cast<const float*>(p.attn_sink);
+  params->sink_stride = static_cast<int32_t>(context.sink_stride);
   return set_plan(p.max_splits, params);
 }
 
-Status check_tensors(const Problem& p, const Traits& traits, const Names& names) {
+Status check_tensors(const Problem& p, const Traits& traits, const Context& context) {
   const CacheFormat& format = traits.format();
   const auto check_cache = [&](const Source& source) {
     const int64_t slots = source.slots();
@@ -206,8 +207,8 @@ Status check_tensors(const Problem& p, const Traits& traits, const Names& names)
   };
   MLA_TRY(
       check_present({{"q", p.q_latent, 1}, {"q", p.q_rope, format.rope > 0}, {"out", p.out, 1}}));
-  MLA_TRY(check_cache(main_source(p, traits, names)));
-  return p.extra_indices == nullptr ? Status() : check_cache(extra_source(p, traits, names));
+  MLA_TRY(check_cache(main_source(p, traits, context)));
+  return p.extra_indices == nullptr ? Status() : check_cache(extra_source(p, traits, context));
 }
 
 int64_t workspace_bytes(const Params& params) {

@@ -8,22 +8,24 @@
 
 namespace mla::sm90::sparse_decode {
 
-// How an op names its caches in messages.
-struct Names {
-  const char* kv;
+// What the struct of a problem does not say.
+struct Context {
+  const char* kv;  // how the op names its caches in messages
   const char* extra_kv;
+  // How many heads further the attention sinks of the next query token are; 0: tokens share them.
+  int64_t sink_stride;
 };
-inline constexpr Names kDecodeNames = {"kv_cache", "extra_kv_cache"};
-inline constexpr Names kPrefillNames = {"kv", "extra_kv"};
+inline constexpr Context kDecodeContext = {"kv_cache", "extra_kv_cache", 0};
+inline constexpr Context kPrefillContext = {"kv", "extra_kv", 0};
 
 // Sets all that a launch needs but the workspace and the tensor maps; refuses what the kernel
 // cannot do. Tensors may be absent.
-Status describe(const mla_sparse_decode_problem& problem, const Traits& traits, const Names& names,
-                Params* params);
+Status describe(const mla_sparse_decode_problem& problem, const Traits& traits,
+                const Context& context, Params* params);
 
 // Refuses a launch without a tensor that the kernel reads or writes.
 Status check_tensors(const mla_sparse_decode_problem& problem, const Traits& traits,
-                     const Names& names);
+                     const Context& context);
 
 int64_t workspace_bytes(const Params& params);
 void set_workspace(void* workspace, Params* params);

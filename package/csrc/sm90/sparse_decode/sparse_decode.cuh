@@ -2,6 +2,7 @@
 
 #include "cuda/launch.h"
 #include "sm90/mainloop/kernels.cuh"
+#include "sm90/sparse_decode/head_groups.h"
 #include "sm90/sparse_decode/sparse_decode.h"
 
 namespace mla::sm90 {
@@ -10,14 +11,14 @@ template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int k
           ExtraKv kExtraKv>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::can_run(
     const Problem& problem) {
-  return can_run(problem, sparse_decode::kDecodeNames);
+  return can_run(problem, sparse_decode::kDecodeContext);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
           ExtraKv kExtraKv>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::workspace_size(
     const Problem& problem, int64_t* bytes) {
-  return workspace_size(problem, sparse_decode::kDecodeNames, bytes);
+  return workspace_size(problem, sparse_decode::kDecodeContext, bytes);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
@@ -26,35 +27,52 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::launch(con
                                                                              ConstBuffer,
                                                                              Buffer workspace,
                                                                              Stream stream) {
-  return launch(problem, sparse_decode::kDecodeNames, workspace, stream);
+  return launch(problem, sparse_decode::kDecodeContext, workspace, stream);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
           ExtraKv kExtraKv>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::can_run(
-    const Problem& problem, const sparse_decode::Names& names) {
+    const Problem& problem, const sparse_decode::Context& context) {
   sparse_decode::Params params;
-  return sparse_decode::describe(problem, kTraits, names, &params);
+  return sparse_decode::describe(problem, kTraits, context, &params);
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
           ExtraKv kExtraKv>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::workspace_size(
-    const Problem& problem, const sparse_decode::Names& names, int64_t* bytes) {
+    const Problem& problem, const sparse_decode::Context& context, int64_t* bytes) {
   sparse_decode::Params params;
-  MLA_TRY(sparse_decode::describe(problem, kTraits, names, &params));
+  MLA_TRY(sparse_decode::describe(problem, kTraits, context, &params));
   *bytes = sparse_decode::workspace_bytes(params);
+  if constexpr (kTakesGroups) {
+    bool takes = false;
+    MLA_TRY(sparse_decode::takes_head_groups(problem, kTraits, &takes));
+    if (takes) {
+      return Groups::workspace_size(sparse_decode::in_head_groups(problem),
+                                    sparse_decode::in_head_groups(context), bytes);
+    }
+  }
   return {};
 }
 
 template <DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kSchedule, int kDQk,
           ExtraKv kExtraKv>
 Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::launch(
-    const Problem& problem, const sparse_decode::Names& names, Buffer workspace, Stream stream) {
+    const Problem& problem, const sparse_decode::Context& context, Buffer workspace,
+    Stream stream) {
+  if constexpr (kTakesGroups) {
+    bool takes = false;
+    MLA_TRY(sparse_decode::takes_head_groups(problem, kTraits, &takes));
+    if (takes) {
+      return Groups::launch(sparse_decode::in_head_groups(problem),
+                            sparse_decode::in_head_groups(context), workspace, stream);
+    }
+  }
   sparse_decode::Params params;
-  MLA_TRY(sparse_decode::describe(problem, kTraits, names, &params));
+  MLA_TRY(sparse_decode::describe(problem, kTraits, context, &params));
   if (params.shape.batch == 0) return {};
-  MLA_TRY(sparse_decode::check_tensors(problem, kTraits, names));
+  MLA_TRY(sparse_decode::check_tensors(problem, kTraits, context));
   sparse_decode::set_workspace(workspace.data, &params);
   // A thread that has no context yet gets one here, and the driver encodes no map without.
   const cuda::DeviceGuard guard(problem.device);
@@ -77,7 +95,9 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::prepare(in
   static cuda::PreparedDevices prepared;
   using VariantKernels =
       Kernels<sparse_decode::Params, kQ, kKv, kOut, kLoad, kSchedule, kDQk, kLatent, kExtraKv>;
-  return prepared.ensure(device, prepare_kernels<VariantKernels>);
+  MLA_TRY(prepared.ensure(device, prepare_kernels<VariantKernels>));
+  if constexpr (kTakesGroups && kSchedule != Schedule::swap_ab) return Groups::prepare(device);
+  return {};
 }
 
 }  // namespace mla::sm90

@@ -21,14 +21,18 @@ struct SparseDecode : Op<mla_sparse_decode_problem> {
   static Status prepare(int32_t device);
 
   // The same for an op that has other names for its tensors, without compiling the kernel again.
-  static Status can_run(const Problem& problem, const sparse_decode::Names& names);
-  static Status workspace_size(const Problem& problem, const sparse_decode::Names& names,
+  static Status can_run(const Problem& problem, const sparse_decode::Context& context);
+  static Status workspace_size(const Problem& problem, const sparse_decode::Context& context,
                                int64_t* bytes);
-  static Status launch(const Problem& problem, const sparse_decode::Names& names, Buffer workspace,
-                       Stream stream);
+  static Status launch(const Problem& problem, const sparse_decode::Context& context,
+                       Buffer workspace, Stream stream);
 
  private:
   static constexpr Traits kTraits = {kQ, kKv, kOut, kLoad, kSchedule, kDQk, kLatent, kExtraKv};
+  // What computes the heads of few query tokens in groups, if anything does.
+  static constexpr bool kTakesGroups =
+      sparse_decode::supports(kQ, kKv, kOut, kLoad, Schedule::swap_ab, kDQk, kExtraKv);
+  using Groups = SparseDecode<kQ, kKv, kOut, kLoad, Schedule::swap_ab, kDQk, kExtraKv>;
 };
 
 }  // namespace mla::sm90

@@ -294,7 +294,7 @@ struct Epilogue {
       if constexpr (Params::kIsSparse) combine_max_logits(work, r);
     }
     if constexpr (Params::kIsSparse) {
-      if (exists) total = with_sink(params, r, row_max, total);
+      if (exists) total = with_sink(params, work.query, r, row_max, total);
     }
     const float inverse = inverse_of(total);
     own_weight *= inverse;

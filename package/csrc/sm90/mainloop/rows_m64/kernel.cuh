@@ -100,6 +100,16 @@ __global__ void __launch_bounds__(kThreads, 1)
       if constexpr (Format::kHasKeyChunk) cute::prefetch_tma_descriptor(&params.rope_map);
     }
   }
+  constexpr int kFirstProducer = kConsumerWarpgroups * kWarpgroup;
+  Boundary first = {};
+  if constexpr (Producers::kGathersBytes) {
+    if (threadIdx.x == kFirstProducer) {
+      wait_for_prerequisite_grids();
+      StoredTileScheduler<Params>(params, part, shared.staging.scheduler).begin(shared.work_tiles);
+    }
+  } else {
+    first = first_boundary(params, threadIdx.x >= kFirstProducer);
+  }
   if constexpr (kCluster == 1) {
     __syncthreads();
   } else {
@@ -120,14 +130,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int warp = warp_uniform(threadIdx.x / kWarp) - kConsumerWarpgroups * kWarps;
     const int rank = blockIdx.x % kCluster;
     if constexpr (Producers::kGathersBytes) {
-      StoredTileScheduler<Params> scheduler(params, part, shared.staging.scheduler);
-      if (warp == 0 && threadIdx.x % kWarp == 0) scheduler.begin();
+      const StoredTileScheduler<Params> scheduler(params, part, shared.staging.scheduler);
       typename Format::Staging::Warp& own = shared.staging.warps[warp];
       Producer{params, shared, first_row, rank, warp, own}.run(
           StoredWorkTileConsumer(shared.work_tiles, scheduler, warp == 0, own.work_tiles));
     } else {
-      // All lanes read where the part begins in a dense plan, before one is elected.
-      const TileScheduler<Params> scheduler(params, part);
+      const TileScheduler<Params> scheduler(params, part, first);
       if constexpr (Producers::kStages) {
         if (warp == 0) {
           TmaProducer<Format, kCluster, Params>{params, shared, first_row, rank}.run(
@@ -137,10 +145,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         }
       } else if (warp == 0) {
         if (cute::elect_one_sync()) {
-          // A plan in closed form is evaluated here; above, all warps would evaluate it.
-          WorkTileProducer work_tiles(shared.work_tiles, Params::kIsSparse
-                                                             ? TileScheduler<Params>(params, part)
-                                                             : scheduler);
+          WorkTileProducer work_tiles(shared.work_tiles, scheduler);
           while (work_tiles.produce()) continue;
         }
       } else if (warp == 1) {

@@ -86,7 +86,10 @@ class MmaPv {
     } else {
       sum_by_parts(p, !is_last, releases);
     }
-    if (is_last) read_rows(shared_.final_scale[p.stage], thread_, final_scale);
+    if (is_last) {
+      shared_.rows_finished[p.stage].wait(p.phase);
+      read_rows(shared_.final_scale[p.stage], thread_, final_scale);
+    }
     end_tile(p.stage);
   }
 

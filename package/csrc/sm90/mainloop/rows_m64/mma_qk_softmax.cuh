@@ -280,10 +280,10 @@ class MmaQkSoftmax {
         store_p(stage, part, sums);
         softmax_.add(sums);
       }
-      const bool is_whole = part + 1 == kPParts<Format>;
-      if (last && is_whole) softmax_.finish(work, shared_.final_scale[stage]);
-      publish_p(stage, part);
+      arrive_by_rows(shared_.p_full[stage][part]);
     }
+    if (last) softmax_.finish(work, shared_.final_scale[stage]);
+    arrive_by_rows(shared_.rows_finished[stage]);
   }
 
   // A thread's words of P are those that it would read of operand A.
@@ -322,10 +322,10 @@ class MmaQkSoftmax {
     }
   }
 
-  // Lets the output's warpgroups use a part of P and what the arriving lanes stored beside it.
-  __device__ __forceinline__ void publish_p(int stage, int part) {
+  // Lets the output's warps use what this one has stored; lanes that store what rows have arrive.
+  __device__ __forceinline__ void arrive_by_rows(Barrier& full) const {
     __syncwarp();
-    if (thread_ % 4 == 0) shared_.p_full[stage][part].arrive();
+    if (thread_ % 4 == 0) full.arrive();
   }
 
   // The first lane, which arrives at its own block, has read what comes with the rope columns.

@@ -51,6 +51,7 @@ struct SharedStorage {
   TransactionBarrier rope_full[kRopeStages];
   Barrier logits_done[kPStages];
   Barrier p_full[kPStages][kPParts<Format>];
+  Barrier rows_finished[kPStages];  // what is stored of rows after their last P
   Barrier latent_empty[kLatentStages];
   Barrier rope_empty[kRopeStages];
   Barrier p_empty[kPStages];
@@ -72,6 +73,7 @@ struct SharedStorage {
     for (auto& parts : p_full) {
       for (auto& barrier : parts) barrier.init(kWarpgroup / 4);
     }
+    for (auto& barrier : rows_finished) barrier.init(kWarpgroup / 4);
     for (auto& barrier : latent_empty) barrier.init(2 * Producer::kBlocks * kWarps);
     for (auto& barrier : rope_empty) barrier.init(Producer::kBlocks * kWarps);
     for (auto& barrier : p_empty) barrier.init(2 * kWarpgroup);

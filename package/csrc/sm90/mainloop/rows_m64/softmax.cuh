@@ -160,12 +160,16 @@ class Softmax {
         max_logit_[i] = fmaxf(max_logit_[i], __shfl_xor_sync(~0u, max_logit_[i], 1));
         max_logit_[i] = fmaxf(max_logit_[i], __shfl_xor_sync(~0u, max_logit_[i], 2));
       }
-      if (thread_ % 4 != 0) continue;
+    }
+    if (thread_ % 4 != 0) return;
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) {
       float sum = sum_[i];
       if constexpr (Params::kIsSparse) sum += sink(work, i);
-      final_scale[tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale / sum;
-      store_row_results(work, i);
+      final_scale[tile_row(i)] = sum_[i] == 0 ? 0 : params_.out_scale * inverse_of(sum);
     }
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) store_row_results(work, i);
   }
 
   // Does so for a request without KV. The epilogue does so for a split without KV.
@@ -223,7 +227,7 @@ class Softmax {
   __device__ __forceinline__ float sink(const WorkTile& work, int i) const {
     const int h = first_row_ + tile_row(i);
     if (params_.sink == nullptr || work.partial >= 0 || h >= params_.shape.num_heads) return 0;
-    return exp2_approx(params_.sink[h] * kLog2E - shift_[i]);
+    return exp2_approx(params_.sink_of(work.query, h) * kLog2E - shift_[i]);
   }
 
   __device__ __forceinline__ void store_row_results(const WorkTile& work, int i) const {
@@ -232,8 +236,7 @@ class Softmax {
     if constexpr (Params::kIsSparse) {
       store_work_tile_max_logit(params_, work, r, max_logit_[i] * logit_scale(i));
     }
-    store_work_tile_lse(params_, work, r,
-                        sum_[i] == 0 ? -INFINITY : (shift_[i] + log2f(sum_[i])) * kLn2);
+    store_work_tile_lse(params_, work, r, lse_of(shift_[i], sum_[i]));
   }
 
   const Params& params_;

@@ -133,7 +133,7 @@ struct Epilogue {
     float all = total;
     if constexpr (Params::kIsSparse) {
       if (work.partial < 0 && row < softmax.query_rows()) {
-        all = with_sink(params, row, row_max * scale * kLn2, total);
+        all = with_sink(params, work.query, row, row_max * scale * kLn2, total);
       }
     }
     const float inverse = total == 0 ? 0 : params.out_scale / all;
@@ -149,8 +149,7 @@ struct Epilogue {
 
   __device__ __forceinline__ void store_results(const WorkTile& work, int row) const {
     const RowFactors& found = factors_of_rows()[row];
-    store_work_tile_lse(params, work, row,
-                        found.total == 0 ? -INFINITY : (found.row_max + log2f(found.total)) * kLn2);
+    store_work_tile_lse(params, work, row, lse_of(found.row_max, found.total));
     if constexpr (Params::kIsSparse) store_work_tile_max_logit(params, work, row, found.max_logit);
   }
 

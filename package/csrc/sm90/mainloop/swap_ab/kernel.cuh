@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       cute::prefetch_tma_descriptor(&params.rope_map);
     }
   }
+  const Boundary first = first_boundary(params, threadIdx.x >= kConsumers * kWarpgroup);
   __syncthreads();
   // All blocks run at once, so those of the next kernel wait for a multiprocessor in any case.
   launch_dependent_grids();
@@ -53,10 +54,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int warp = threadIdx.x / kWarp - kConsumers * kWarps;
     const auto work_tiles = [&] {
       return WorkTileProducerConsumer(shared.work_tiles,
-                                      TileScheduler<Params>(params, static_cast<int>(blockIdx.y)));
+                                      TileScheduler<Params>(params, blockIdx.y, first));
     };
     if (warp > 0 && warp <= kQueryWarps) {
-      QueryProducer<Format, kRows, Params>{params, shared, warp - 1}.run();
+      QueryProducer<Format, kRows, Params>{params, shared, warp - 1}.run(first.request);
     } else if constexpr (kLoad == Load::gather) {
       using Producer =
           std::conditional_t<Format::kReadsToRegisters, GatherBytesProducer<Format, kRows, Params>,

@@ -20,8 +20,9 @@ struct QueryProducer {
   Shared& shared;
   const int warp;
 
-  __device__ void run() const {
-    copy(first_queries(), shared.q[0]);
+  // The first work tile is of `first_request`, so that its queries need not wait for the scheduler.
+  __device__ void run(int32_t first_request) const {
+    copy(queries_of(first_request), shared.q[0]);
     uint32_t index = 0;
     for (WorkTile work; consume_work_tile(shared.work_tiles, work, index); ++index) {
       const PipelineState<kStages> state(index);
@@ -74,10 +75,7 @@ struct QueryProducer {
     int rows;
   };
 
-  // The first work tile is of the request in which the block's part begins, so that its queries
-  // need not wait for the scheduler.
-  __device__ __forceinline__ Queries first_queries() const {
-    const int request = params.plan().boundary(static_cast<int>(blockIdx.y)).request;
+  __device__ __forceinline__ Queries queries_of(int32_t request) const {
     if (request >= params.shape.batch) return {0, 0};
     const QueryTokens query = params.query_tokens(request);
     return {query.first, query.count * params.shape.num_heads};

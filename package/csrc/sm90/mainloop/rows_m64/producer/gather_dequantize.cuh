@@ -45,6 +45,8 @@ struct GatherDequantizer {
       if (block >= warp_uniform(work.end_block)) continue;
       select(work);
       look_up(block);
+      const QueryProducer<Format, GatherDequantizer, Params> query = {params, shared, first_row};
+      if (tile == 0 && warp == 0) query.start(tile, work);
       wait_for_all_copies();
       find_rows(block);
       // The tile after this one may be one of the next two that are looked up, and may be begun at
@@ -56,8 +58,7 @@ struct GatherDequantizer {
         stage = after(stage);
       }
       if constexpr (kLoadsFirst) stage = after(stage);
-      QueryProducer<Format, GatherDequantizer, Params>{params, shared, first_row}.begin(tile, work,
-                                                                                        warp);
+      if (tile > 0) query.begin(tile, work, warp);
       ++tile;
 #pragma unroll 1
       for (; block < end_block(); ++block, ++tile) {

@@ -32,7 +32,11 @@ struct QueryProducer {
       cutlass::arch::NamedBarrier::sync(Producer::kQueryWaiters * kWarp, kQueryBarrier);
     }
     __syncwarp();
-    if (warp != 0) return;
+    if (warp == 0) start(tile, work);
+  }
+
+  // One warp calls this, of the first queries of a block too: their stages have not been used.
+  __device__ void start(uint32_t tile, const WorkTile& work) const {
     if (params.query.by_tma) {
       if (cute::elect_one_sync()) copy_boxes(tile, work.query);
     } else if constexpr (Format::kDequantizes) {
