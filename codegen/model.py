@@ -100,7 +100,8 @@ class Arch:
 
     ``tensor_cores`` names the ops whose kernels must multiply on tensor cores, and ``hardware`` is what people call the
     machines: "Hopper: H100, H200". ``one_unit`` has by op the traits in which the variants of one translation unit may
-    differ besides those of ``APART``, because they share a kernel that is compiled once.
+    differ besides those of ``APART``, because they share a kernel that is compiled once. ``other_schedules`` names the
+    ops whose variants may launch what another unit compiles: the variant of the same traits with another schedule.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Arch:
     device: str
     capabilities: tuple[str, ...] = ()
     tensor_cores: tuple[str, ...] = ()
+    other_schedules: tuple[str, ...] = ()
     hardware: str = ""
     one_unit: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

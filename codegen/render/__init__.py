@@ -68,7 +68,7 @@ def _payload(matrix: Matrix, payload: str, variants: Sequence[Variant]) -> dict[
             {
                 "header": cpp.header(members[0], DEFINITIONS[arch.device]),
                 "types": [cpp.type_of(matrix, variant) for variant in members],
-                "elsewhere": [cpp.type_of(matrix, other) for other in _other_schedules(variants, members)],
+                "elsewhere": [cpp.type_of(matrix, other) for other in _other_schedules(arch, variants, members)],
             },
         )
         for unit, members in _units(variants).items()
@@ -96,13 +96,13 @@ def _units(variants: Sequence[Variant]) -> dict[str, list[Variant]]:
     return units
 
 
-def _other_schedules(variants: Sequence[Variant], members: Sequence[Variant]) -> list[Variant]:
-    """What other units compile of the same ops, with the same traits but for the schedule: a kernel may use it."""
+def _other_schedules(arch: Arch, variants: Sequence[Variant], members: Sequence[Variant]) -> list[Variant]:
+    """What the variants of a unit may launch and another unit compiles: the same traits with another schedule."""
 
     def unscheduled(variant: Variant) -> tuple[object, ...]:
         return variant.op, variant.arch, tuple(pair for pair in variant.baked if pair[0] != "schedule")
 
-    own = {unscheduled(variant) for variant in members}
+    own = {unscheduled(variant) for variant in members if variant.op in arch.other_schedules}
     return [variant for variant in variants if unscheduled(variant) in own and variant not in members]
 
 

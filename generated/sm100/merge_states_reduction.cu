@@ -1,7 +1,5 @@
 // Generated from codegen/matrix.
 #include "sm100/merge_states/merge_states.cuh"
 
-extern template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::fp16, mla::Schedule::rows>;
-extern template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::bf16, mla::Schedule::rows>;
 template struct mla::sm100::MergeStates<mla::DType::fp32, mla::DType::fp16, mla::Schedule::reduction>;
 template struct mla::sm100::MergeStates<mla::DType::fp32, mla::DType::bf16, mla::Schedule::reduction>;

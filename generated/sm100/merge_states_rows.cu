@@ -1,8 +1,6 @@
 // Generated from codegen/matrix.
 #include "cuda/merge_states/merge_states.cuh"
 
-extern template struct mla::sm100::MergeStates<mla::DType::fp32, mla::DType::fp16, mla::Schedule::reduction>;
-extern template struct mla::sm100::MergeStates<mla::DType::fp32, mla::DType::bf16, mla::Schedule::reduction>;
 template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::fp32, mla::Schedule::rows>;
 template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::fp16, mla::Schedule::rows>;
 template struct mla::cuda::MergeStates<mla::DType::fp32, mla::DType::bf16, mla::Schedule::rows>;

@@ -9,7 +9,8 @@ import pytest
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.registry import Registry
 
-REGISTRY = Path(__file__).parents[2] / "generated" / "sm90" / "registry.json"
+GENERATED = Path(__file__).parents[2] / "generated"
+REGISTRY = GENERATED / "sm90" / "registry.json"
 SPARSE = ("sparse_decode", "sparse_prefill")
 
 
@@ -87,3 +88,12 @@ def test_few_heads_of_sparse_attention_are_for_swap_ab(op, q_dtype, kv_dtype, d_
 def test_other_caches_of_sparse_decode_have_one_schedule(sparse, kv_dtype, extra_kv_dtype):
     config = {"arch": "sm90a", "q_dtype": "bf16", "kv_dtype": kv_dtype, "d_qk": 512, "num_heads": 8}
     assert sparse.best(config | {"extra_kv_dtype": extra_kv_dtype}).baked["schedule"] == "rows_m64"
+
+
+def test_a_unit_declares_what_another_schedule_compiles():
+    """Or the kernels of ``swap_ab`` would be compiled into every unit whose variants launch them."""
+    unit = (GENERATED / "sm90" / "sparse_decode_qbf16_gather_rows_m64.cu").read_text()
+    declared = [line for line in unit.splitlines() if line.startswith("extern template struct")]
+    assert len(declared) == 2
+    assert all(line.endswith("mla::Schedule::swap_ab>;") for line in declared)
+    assert "extern" not in (GENERATED / "sm100" / "decode_qbf16_tma_individual.cu").read_text()

@@ -39,3 +39,13 @@ def test_workspace(tmp_path: Path) -> None:
         "package/csrc/sm90/decode/problem.cpp",
         "package/csrc/sm90/scheduler/shape.cpp",
     )
+
+
+def test_head_groups(tmp_path: Path) -> None:
+    """Which launches of few query tokens are computed in groups of heads, and where these find their tensors."""
+    host.check(
+        tmp_path,
+        "tests/sm90/head_groups.cpp",
+        "package/csrc/common/status.cpp",
+        "package/csrc/sm90/sparse_decode/head_groups.cpp",
+    )
