@@ -118,6 +118,7 @@ def test_what_the_readme_says_was_measured() -> None:
     rows = [
         dense["cells"],
         comparison.with_products(dense, products)["cells"],
+        measured_cells("h100_dense"),
         *(measured_cells("h100_few_heads", heads) for heads in (8, 16, 32)),
         *(measured_cells("h100_sparse_upstream", heads) for heads in (64, 128)),
         *(measured_cells("h100_few_heads_prefill", *heads) for heads in ((8, 16), (32,))),

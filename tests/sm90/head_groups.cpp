@@ -41,10 +41,13 @@ Problem problem(int64_t batch, int64_t q_len, int64_t heads, int64_t topk) {
   return p;
 }
 
-bool takes(const Problem& p, DType kv) {
+bool takes(
+    const Problem& p, DType kv,
+    const mla::sm90::sparse_decode::Context& context = mla::sm90::sparse_decode::kDecodeContext) {
   Traits traits = {DType::bf16, kv, DType::bf16, mla::Load::gather, mla::Schedule::rows_m64};
   bool does = false;
-  if (!mla::sm90::sparse_decode::takes_head_groups(p, traits, &does).ok()) has_failed = true;
+  if (!mla::sm90::sparse_decode::takes_head_groups(p, traits, context, &does).ok())
+    has_failed = true;
   return does;
 }
 
@@ -81,6 +84,13 @@ void check_extents() {
   Problem limited = problem(1, 1, 64, 2048);
   limited.max_splits = 1;
   expect(!takes(limited, DType::fp8_ds_mla), "a limit of splits", 1, 1, 64);
+  Problem two_caches = problem(13, 1, 64, 128);
+  two_caches.extra_topk = 512;
+  expect(takes(two_caches, DType::fp8_ds_v4), "a second cache", 13, 1, 64);
+  two_caches.extra_topk = 513;
+  expect(!takes(two_caches, DType::fp8_ds_v4), "a second cache", 13, 1, 64);
+  expect(!takes(problem(1, 1, 64, 2048), DType::bf16, mla::sm90::sparse_decode::kPrefillContext),
+         "prefill", 1, 1, 64);
 }
 
 // Strides are different primes, so that no two elements lie at one place.

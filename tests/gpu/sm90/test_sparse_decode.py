@@ -175,3 +175,22 @@ def test_a_workspace_is_as_large_as_the_extents_say(variant: Row, num_heads: int
     results, workspace = empty_results(problem), torch.empty(size, dtype=torch.uint8, device="cuda")
     problem.launch(inputs, **results, workspace=workspace)
     compare_results(problem, results)
+
+
+@each_with("num_heads", [32, 64, 128], VARIANTS)
+def test_a_workspace_of_the_largest_batch_is_enough_for_each(variant: Row, num_heads: int) -> None:
+    """With groups and without them, and with a second cache of which only the extent is told."""
+    kernel = mla.lookup(**SparseDecode(variant.name, num_heads=num_heads, topk=128).config(), page_size=64)
+
+    def size(batch: int, **extents: int) -> int:
+        return kernel.workspace_size(batch=batch, q_len=1, num_heads=num_heads, topk=128, **extents)
+
+    for extents in ({}, {"extra_topk": 512}):
+        sizes = [size(batch, **extents) for batch in range(1, 41)]
+        assert sizes[-1] > 0
+        assert sizes == sorted(sizes)
+    problem = SparseDecode(variant.name, batch=20, num_heads=num_heads, topk=128, extra_topk=512, num_pages=20)
+    workspace = torch.empty(size(20, extra_topk=512), dtype=torch.uint8, device="cuda")
+    results = empty_results(problem)
+    problem.launch(problem.tensors(), **results, workspace=workspace)
+    compare_results(problem, results)

@@ -22,17 +22,18 @@ int64_t token_stride(const Problem& p, int64_t stride_b, int64_t stride_s) {
 
 }  // namespace
 
-Status takes_head_groups(const Problem& p, const Traits& traits, bool* takes) {
+Status takes_head_groups(const Problem& p, const Traits& traits, const Context& context,
+                         bool* takes) {
   *takes = false;
+  if (!context.may_group) return {};
   if (p.num_heads <= kGroupHeads || p.num_heads % kGroupHeads != 0 || p.num_heads > kMaxSparseHeads)
     return {};
   // A limit of splits keeps results the same in any batch, which another kernel would not.
   if (!has_one_stride(p) || p.max_splits != 0 || p.topk < 0 || p.extra_topk < 0) return {};
   int sms = 0;
   MLA_TRY(cuda::sm_count(p.device, &sms));
-  const int64_t extra = p.extra_indices == nullptr ? 0 : p.extra_topk;
   const int64_t tiles =
-      ceil_div<int64_t>(p.topk, kTileTokens) + ceil_div<int64_t>(extra, kTileTokens);
+      ceil_div<int64_t>(p.topk, kTileTokens) + ceil_div<int64_t>(p.extra_topk, kTileTokens);
   const int64_t all = saturating_product({p.batch, p.q_len, p.num_heads / kGroupHeads, tiles});
   *takes = all > 0 && all <= most_tiles(traits) * sms;
   return {};

@@ -16,7 +16,7 @@ inline constexpr int64_t kGroupHeads = 16;
 // Says whether a launch is small enough for groups to be faster. It depends on extents only, so
 // that a workspace of the size that was asked for fits.
 Status takes_head_groups(const mla_sparse_decode_problem& problem, const Traits& traits,
-                         bool* takes);
+                         const Context& context, bool* takes);
 
 // The same problem with a query token for each group, of as many heads. The groups of a token are a
 // batch, and have the same indices.

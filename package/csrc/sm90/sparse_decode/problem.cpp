@@ -178,7 +178,6 @@ Status describe(const Problem& p, const Traits& traits, const Context& context, 
   set_query(p, traits, &params->query);
   MLA_TRY(set_view(main_source(p, traits, context), &params->main));
   MLA_TRY(set_view(extra_source(p, traits, context), &params->extra));
-  if (params->extra.indices == nullptr) params->extra.topk = 0;
   const auto main_end = static_cast<int32_t>(round_up(p.topk, kTileTokens));
   const bool has_extra = params->extra.topk > 0;
   params->extra_begins = has_extra ? main_end : static_cast<int32_t>(kMaxInt);
@@ -208,7 +207,7 @@ Status check_tensors(const Problem& p, const Traits& traits, const Context& cont
   MLA_TRY(
       check_present({{"q", p.q_latent, 1}, {"q", p.q_rope, format.rope > 0}, {"out", p.out, 1}}));
   MLA_TRY(check_cache(main_source(p, traits, context)));
-  return p.extra_indices == nullptr ? Status() : check_cache(extra_source(p, traits, context));
+  return p.extra_topk == 0 ? Status() : check_cache(extra_source(p, traits, context));
 }
 
 int64_t workspace_bytes(const Params& params) {

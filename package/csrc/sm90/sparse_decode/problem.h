@@ -14,9 +14,11 @@ struct Context {
   const char* extra_kv;
   // How many heads further the attention sinks of the next query token are; 0: tokens share them.
   int64_t sink_stride;
+  bool may_group;  // whether few query tokens may be computed by another kernel than many
 };
-inline constexpr Context kDecodeContext = {"kv_cache", "extra_kv_cache", 0};
-inline constexpr Context kPrefillContext = {"kv", "extra_kv", 0};
+inline constexpr Context kDecodeContext = {"kv_cache", "extra_kv_cache", 0, true};
+// A prefill has no limit of splits, which would say that its results may not depend on the batch.
+inline constexpr Context kPrefillContext = {"kv", "extra_kv", 0, false};
 
 // Sets all that a launch needs but the workspace and the tensor maps; refuses what the kernel
 // cannot do. Tensors may be absent.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/launch.h"
 #include "sm90/mainloop/kernels.cuh"
 #include "sm90/sparse_decode/head_groups.h"
@@ -47,10 +49,13 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::workspace_
   *bytes = sparse_decode::workspace_bytes(params);
   if constexpr (kTakesGroups) {
     bool takes = false;
-    MLA_TRY(sparse_decode::takes_head_groups(problem, kTraits, &takes));
+    MLA_TRY(sparse_decode::takes_head_groups(problem, kTraits, context, &takes));
     if (takes) {
-      return Groups::workspace_size(sparse_decode::in_head_groups(problem),
-                                    sparse_decode::in_head_groups(context), bytes);
+      int64_t of_groups = 0;
+      MLA_TRY(Groups::workspace_size(sparse_decode::in_head_groups(problem),
+                                     sparse_decode::in_head_groups(context), &of_groups));
+      // Not less than without groups, so that the most query tokens still need the most.
+      *bytes = std::max(*bytes, of_groups);
     }
   }
   return {};
@@ -63,7 +68,7 @@ Status SparseDecode<kQ, kKv, kOut, kLoad, kSchedule, kDQk, kExtraKv>::launch(
     Stream stream) {
   if constexpr (kTakesGroups) {
     bool takes = false;
-    MLA_TRY(sparse_decode::takes_head_groups(problem, kTraits, &takes));
+    MLA_TRY(sparse_decode::takes_head_groups(problem, kTraits, context, &takes));
     if (takes) {
       return Groups::launch(sparse_decode::in_head_groups(problem),
                             sparse_decode::in_head_groups(context), workspace, stream);
