@@ -45,6 +45,7 @@ bool takes(
     const Problem& p, DType kv,
     const mla::sm90::sparse_decode::Context& context = mla::sm90::sparse_decode::kDecodeContext) {
   Traits traits = {DType::bf16, kv, DType::bf16, mla::Load::gather, mla::Schedule::rows_m64};
+  if (kv == DType::fp8_ds_v4) traits.d_qk = mla::kLatent;
   bool does = false;
   if (!mla::sm90::sparse_decode::takes_head_groups(p, traits, context, &does).ok())
     has_failed = true;

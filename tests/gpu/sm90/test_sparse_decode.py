@@ -186,7 +186,7 @@ def test_a_workspace_of_the_largest_batch_is_enough_for_each(variant: Row, num_h
         return kernel.workspace_size(batch=batch, q_len=1, num_heads=num_heads, topk=128, **extents)
 
     for extents in ({}, {"extra_topk": 512}):
-        sizes = [size(batch, **extents) for batch in range(1, 41)]
+        sizes = [size(batch, **extents) for batch in range(1, 30)]
         assert sizes[-1] > 0
         assert sizes == sorted(sizes)
     problem = SparseDecode(variant.name, batch=20, num_heads=num_heads, topk=128, extra_topk=512, num_pages=20)
