@@ -19,7 +19,7 @@ __device__ __forceinline__ float exp2_approx(float exponent) {
   return power;
 }
 
-// The result is within 2^-22 of the logarithm, or of it times 1 where that is greater than 1.
+// The error is at most 2^-22 for numbers from 0.5 to 2, and 2^-22 of the logarithm for others.
 __device__ __forceinline__ float log2_approx(float number) {
   float logarithm;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(logarithm) : "f"(number));
