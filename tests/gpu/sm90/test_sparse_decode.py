@@ -1,4 +1,4 @@
-"""Sparse decode of the sm90 payload: the suite of the op, and batches that fill a GPU."""
+"""Sparse decode of the sm90 payload: the suite of the op, batches that fill a GPU, and groups of heads."""
 
 from __future__ import annotations
 
