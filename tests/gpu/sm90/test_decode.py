@@ -109,6 +109,11 @@ def test_many_requests_of_each_block(variant: Row, num_heads: int) -> None:
     ).check()
 
 
+@each_with("num_heads", [16, 64, 128])
+def test_blocks_that_begin_with_requests_without_tokens(variant: Row, num_heads: int) -> None:
+    Decode(variant.name, lengths=(0, 70, 0, 129) * 70, num_heads=num_heads, seed=num_heads).check()
+
+
 @each
 @pytest.mark.parametrize("softmax_scale", [0.0, -0.05, 576**-0.5])
 @pytest.mark.parametrize("num_heads", [16, 7])

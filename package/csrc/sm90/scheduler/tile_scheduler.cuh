@@ -48,7 +48,10 @@ class TileScheduler {
 
   __device__ const Boundary& at() const { return at_; }
 
-  // Whether there is a next work tile.
+  // Whether there is a next work tile, which may be without tokens: no length is needed for this.
+  __device__ bool has_next() const { return has_next(params_.plan().boundary(part_ + 1)); }
+
+  // Finds the next work tile; says whether there is one.
   __device__ bool next(WorkTile& work) {
     const auto plan = params_.plan();
     // All loads come before the first branch: none waits for another.
@@ -59,10 +62,7 @@ class TileScheduler {
     const int length = params_.kv_length(r);
     const int first_partial = plan.first_partial_of(r);
     const int splits = plan.partials_of(r);
-    if (at_.request >= params_.shape.batch || r > last.request ||
-        (r == last.request && at_.block >= last.block)) {
-      return false;
-    }
+    if (!has_next(last)) return false;
     work.request = r;
     work.tokens = min(max(length, 0), params_.capacity);
     work.partial = splits > 0 ? first_partial + at_.split : -1;
@@ -86,6 +86,12 @@ class TileScheduler {
   }
 
  private:
+  // The part ends at `last`.
+  __device__ __forceinline__ bool has_next(const Boundary& last) const {
+    return at_.request < params_.shape.batch &&
+           (at_.request < last.request || (at_.request == last.request && at_.block < last.block));
+  }
+
   // Finds the queries of a request. Of one that has few, some clusters have no row, and no work.
   __device__ __forceinline__ void find_queries(int r, WorkTile& work) const {
     const QueryTokens query = params_.query_tokens(r);

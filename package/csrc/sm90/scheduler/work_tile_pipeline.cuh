@@ -68,6 +68,12 @@ class WorkTileConsumer {
     return consume_work_tile(pipeline_, work, count_++);
   }
 
+  // Leaves a work tile that the warp has found itself.
+  __device__ __forceinline__ void skip() {
+    WorkTile known;
+    next(known);
+  }
+
   // How many work tiles have been read.
   __device__ __forceinline__ uint32_t count() const { return count_; }
 

@@ -40,12 +40,12 @@ __device__ __forceinline__ void set_registers() {
 }
 
 // What the two warpgroups of the output do.
-template <class Format, class Out, int kBlocks, class Params>
+template <class Format, class Out, int kBlocks, int kCluster, class Params>
 __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<Format>& shared,
                                            int warpgroup) {
   set_registers<Registers<Format>::kPv>();
   prepare_combine(params, shared.split_request);
-  if (MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run()) return;
+  if (MmaPv<Format, Out, kBlocks, kCluster, Params>(params, shared, warpgroup).run()) return;
   combine_fused<Out, Format::kHalves * kHalf, SharedStorage<Format>::kOfTiles>(
       params, shared.split_request, shared.tile_row_of_request(), shared.latent, kCombineBarrier);
 }
@@ -110,21 +110,22 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     first = first_boundary(params, threadIdx.x >= kFirstProducer);
   }
-  if constexpr (kCluster == 1) {
-    __syncthreads();
-  } else {
-    cute::cluster_sync();
-  }
+  // The barriers' fence is of the whole cluster; one more would take as long as an access to global
+  // memory.
+  if constexpr (kCluster > 1) cute::cluster_arrive_relaxed();
+  __syncthreads();
+  if constexpr (kCluster > 1) cute::cluster_wait();
   // All blocks run at once, so those of the next kernel wait for a multiprocessor in any case.
   launch_dependent_grids();
   wait_for_prerequisite_grids();
 
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
-    sum_output<Format, Out, Producer::kBlocks>(params, shared, warpgroup);
+    sum_output<Format, Out, Producer::kBlocks, kCluster>(params, shared, warpgroup);
   } else if (warpgroup == 2) {
     compute_logits<Format, Producer::kBlocks, kCluster, kLoad == Load::gather>(params, shared,
                                                                                first_row);
+    leave_cluster<kCluster>();
   } else {
     set_registers<Registers<Format>::kProducer>();
     const int warp = warp_uniform(threadIdx.x / kWarp) - kConsumerWarpgroups * kWarps;
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if constexpr (Producers::kStages) {
         if (warp == 0) {
           TmaProducer<Format, kCluster, Params>{params, shared, first_row, rank}.run(
-              WorkTileProducerConsumer(shared.work_tiles, scheduler), scheduler.at());
+              WorkTileProducerConsumer(shared.work_tiles, scheduler), scheduler);
         } else {
           Producer{params, shared, first_row}.run(warp - 1);
         }
@@ -149,19 +150,18 @@ __global__ void __launch_bounds__(kThreads, 1)
           while (work_tiles.produce()) continue;
         }
       } else if (warp == 1) {
-        if (!params.query.by_tma) {
-          QueryProducer<Format, Producer, Params>{params, shared, first_row}.run();
-        }
+        QueryProducer<Format, Producer, Params>{params, shared, first_row}.run(scheduler);
       } else if constexpr (kLoad == Load::gather) {
         Producer{params, shared, first_row}.run(warp - 2);
       } else if (warp == 2) {
         Producer{params, shared, first_row, rank}.run(WorkTileConsumer(shared.work_tiles),
-                                                      scheduler.at());
+                                                      scheduler);
       }
     }
+    leave_cluster<kCluster>();
   }
   // The other block of a cluster may still write into this one's shared memory.
-  if constexpr (kCluster > 1) cute::cluster_sync();
+  if constexpr (kCluster > 1) cute::cluster_wait();
 }
 
 }  // namespace mla::sm90::rows_m64

@@ -8,8 +8,8 @@
 
 namespace mla::sm90::rows_m64 {
 
-// `kBlocks` blocks fill the KV pipelines together.
-template <class Format, class Out, int kBlocks, class Params>
+// `kBlocks` blocks of a cluster of `kCluster` fill the KV pipelines together.
+template <class Format, class Out, int kBlocks, int kCluster, class Params>
 class MmaPv {
   using Element = typename Format::Element;
   static constexpr int kBlockChunks = kPvColumns / kChunk;
@@ -42,7 +42,8 @@ class MmaPv {
       const int blocks = warp_uniform(work.end_block - work.first_block);
 #pragma unroll
       for (auto& half : out_) cute::clear(half);
-      if (!Format::kMultipliesFp8 && blocks > 0) ++tile_;  // Q takes the stages of a tile
+      // Q takes the stages of a tile.
+      if (!Format::kMultipliesFp8 && has_query(params_, work_tiles.count() == 1, blocks)) ++tile_;
       Rows final_scale = {0, 0};
       // The result goes through the memory of the last tile.
       const bool keeps_last = !Format::kMultipliesFp8 && work.partial < 0;
@@ -71,10 +72,12 @@ class MmaPv {
         epilogue.store_partial(work, final_scale);
         epilogue.count(work_tiles.count() == 1);
       } else {
+        leave_cluster<kCluster>();
         epilogue.combine_two(work, final_scale);
         return true;
       }
     }
+    leave_cluster<kCluster>();
     return false;
   }
 

@@ -94,6 +94,19 @@ __device__ __forceinline__ PipelineState<Format::kRopeStages> rope_state(uint32_
   return PipelineState<Format::kRopeStages>(tile);
 }
 
+// Whether a work tile's Q has been asked for before the work tile was known.
+template <class Params>
+__device__ __forceinline__ bool is_query_early(const Params& params, bool is_first) {
+  return !Params::kIsSparse && is_first && params.query.first_is_early;
+}
+
+// Whether a work tile of so many blocks of KV has Q: one without KV needs none, but an early one
+// has come all the same.
+template <class Params>
+__device__ __forceinline__ bool has_query(const Params& params, bool is_first, int blocks) {
+  return blocks > 0 || is_query_early(params, is_first);
+}
+
 // Waits until the stages of a tile are empty. In the first round, they are in the phase before.
 template <class Format>
 __device__ void producer_acquire(SharedStorage<Format>& shared, uint32_t tile) {
@@ -124,6 +137,16 @@ __device__ __forceinline__ void consumer_release_own_first(Barrier& empty) {
     consumer_release<1>(empty);
   } else if (lane < kBlocks) {
     empty.arrive(lane ^ cute::block_rank_in_cluster());
+  }
+}
+
+// A warp calls this when it has nothing more to do in the other block's shared memory. It waits
+// until what its threads have stored is there, so stores to global memory had better come later.
+template <int kCluster>
+__device__ __forceinline__ void leave_cluster() {
+  if constexpr (kCluster > 1) {
+    __syncwarp();  // all lanes arrive with one instruction
+    cute::cluster_arrive();
   }
 }
 

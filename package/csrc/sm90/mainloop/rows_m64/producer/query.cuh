@@ -47,9 +47,20 @@ struct QueryProducer {
     __syncwarp();
   }
 
-  // Copies the queries that are not boxes. A warp of its own calls this. Several queries may be
-  // wanted before it looks, where short work tiles follow each other: each at another stage.
-  __device__ void run() const {
+  // A warp of its own calls this. Of queries that are boxes, it asks for the first one, if that is
+  // early, and the warp that loads KV for the others.
+  __device__ void run(const TileScheduler<Params>& scheduler) const {
+    if (!params.query.by_tma) {
+      copy_all();
+    } else if (params.query.first_is_early && scheduler.has_next() && cute::elect_one_sync()) {
+      copy_boxes(0, params.query_tokens(scheduler.at().request).first);
+    }
+  }
+
+ private:
+  // Copies the queries that are not boxes. Several may be wanted before the warp looks, where short
+  // work tiles follow each other: each at another stage.
+  __device__ void copy_all() const {
     uint32_t tile = 0;
     uint32_t phases = 0;  // a bit for each stage
     WorkTile work;
@@ -63,7 +74,6 @@ struct QueryProducer {
     }
   }
 
- private:
   // One thread calls this.
   __device__ void copy_boxes(uint32_t tile, int32_t query) const {
     int32_t row = first_row;

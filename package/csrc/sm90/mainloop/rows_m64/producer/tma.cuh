@@ -27,46 +27,70 @@ struct TmaProducer {
   const int rank;
   uint64_t policy = 0;  // of the work tile's KV in L2
 
-  // The first work tile begins at `first`.
+  // `scheduler` is at the first work tile.
   template <class WorkTiles>
-  __device__ void run(WorkTiles work_tiles, const Boundary& first) {
+  __device__ void run(WorkTiles work_tiles, TileScheduler<Params> scheduler) {
     const bool leads = cute::elect_one_sync();
     const auto pages_from = [this](int32_t request, int32_t block) {
       return FirstPages(params.kv, params.capacity, min(request, params.shape.batch - 1), block);
     };
     FirstPages pages;
-    // Where KV is dequantized, this warp also schedules, and lacks a register for it.
-    constexpr bool kAsksAhead = !Format::kDequantizes;
-    if constexpr (kAsksAhead) pages = pages_from(first.request, first.block);
-    uint32_t tile = 0;
     WorkTile work;
-    for (bool is_first = true; work_tiles.next(work); is_first = false) {
-      if (work.first_block >= work.end_block) continue;
-      if (!kAsksAhead || !is_first) pages = pages_from(work.request, work.first_block);
-      // Q needs no page, so that these are on their way meanwhile.
+    // This warp finds its first work tile itself, as does the one that tells all others; its pages
+    // are asked for meanwhile. Where KV is dequantized, this warp tells the others.
+    constexpr bool kFindsFirst = !Format::kDequantizes;
+    bool found;
+    if constexpr (kFindsFirst) {
+      pages = pages_from(scheduler.at().request, scheduler.at().block);
+      found = scheduler.next(work);
+    } else {
+      found = work_tiles.next(work);
+    }
+    uint32_t tile = 0;
+    bool is_first = true;
+    while (found) {
+      const int blocks = work.end_block - work.first_block;
+      // Q needs no page, so that these are on their way while it is asked for.
+      if (!kFindsFirst || !is_first) pages = pages_from(work.request, work.first_block);
       if constexpr (!Format::kDequantizes) {
-        QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(tile, work, 0);
-        ++tile;
-      }
-      policy = kv_cache_policy(work);
-      PagedKvTma kv(params.kv, work, pages);
-      for (int block = work.first_block; block < work.end_block; ++block) {
-        if (block == work.first_block + 1) kv.read_ahead();
-        kv.begin_tile(block);
-        const uint64_t present = kv.present(work.tokens - block * kTileTokens);
-        if constexpr (Format::kMultipliesFp8) {
-          stage_tile(tile, kv, present, leads);
-        } else if constexpr (Format::kDequantizes) {
-          stage_fp8(tile, kv, present, leads);
-        } else {
-          load(tile, kv, present, leads);
+        if (has_query(params, is_first, blocks)) {
+          if (!is_query_early(params, is_first)) {
+            QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(tile, work,
+                                                                                        0);
+          }
+          ++tile;
         }
-        ++tile;
       }
+      if (blocks > 0) load_kv(tile, work, pages, leads);
+      if constexpr (kFindsFirst) {
+        if (is_first) work_tiles.skip();
+      }
+      is_first = false;
+      found = work_tiles.next(work);
     }
   }
 
  private:
+  // Loads the KV of a work tile, from `tile` on.
+  __device__ __forceinline__ void load_kv(uint32_t& tile, const WorkTile& work,
+                                          const FirstPages& pages, bool leads) {
+    policy = kv_cache_policy(work);
+    PagedKvTma kv(params.kv, work, pages);
+    for (int block = work.first_block; block < work.end_block; ++block) {
+      if (block == work.first_block + 1) kv.read_ahead();
+      kv.begin_tile(block);
+      const uint64_t present = kv.present(work.tokens - block * kTileTokens);
+      if constexpr (Format::kMultipliesFp8) {
+        stage_tile(tile, kv, present, leads);
+      } else if constexpr (Format::kDequantizes) {
+        stage_fp8(tile, kv, present, leads);
+      } else {
+        load(tile, kv, present, leads);
+      }
+      ++tile;
+    }
+  }
+
   // Loads a tile in the order in which its logits are computed.
   __device__ void load(uint32_t tile, const PagedKvTma& kv, uint64_t present, bool leads) {
     constexpr bool kRopeFirst = kPvAfterLogits<Format, kBlocks> || !Format::kHasKeyChunk;
