@@ -127,7 +127,8 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   query.is_aligned_to_16 = is_query_aligned(p, traits);
   query.by_tma = traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 &&
                  (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
-  // Where requests have as many tokens each, those of one follow from its number.
+  // The queries of a request follow from its number where all have as many tokens. Without capacity
+  // there are no maps, and the warps that dequantize do not expect an early Q.
   query.first_is_early = query.by_tma && !query.is_one_batch && traits.load == Load::tma &&
                          traits.kv != DType::e4m3 && params->capacity > 0;
   params->out = rows(p, p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);

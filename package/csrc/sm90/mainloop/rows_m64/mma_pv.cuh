@@ -43,7 +43,9 @@ class MmaPv {
 #pragma unroll
       for (auto& half : out_) cute::clear(half);
       // Q takes the stages of a tile.
-      if (!Format::kMultipliesFp8 && has_query(params_, work_tiles.count() == 1, blocks)) ++tile_;
+      if (!Format::kMultipliesFp8 && has_query<Format>(params_, work_tiles.count() == 1, blocks)) {
+        ++tile_;
+      }
       Rows final_scale = {0, 0};
       // The result goes through the memory of the last tile.
       const bool keeps_last = !Format::kMultipliesFp8 && work.partial < 0;
@@ -72,16 +74,26 @@ class MmaPv {
         epilogue.store_partial(work, final_scale);
         epilogue.count(work_tiles.count() == 1);
       } else {
+        wait_for_unused_query();
         leave_cluster<kCluster>();
         epilogue.combine_two(work, final_scale);
         return true;
       }
     }
+    wait_for_unused_query();
     leave_cluster<kCluster>();
     return false;
   }
 
  private:
+  // A block that has had no KV may still have the first Q on its way to the memory that combining
+  // takes. Its stages have had no other use then.
+  __device__ __forceinline__ void wait_for_unused_query() const {
+    if (Format::kDequantizes || tile_ == 0 || p_count_ > 0) return;
+#pragma unroll
+    for (int half = 0; half < Format::kHalves; ++half) shared_.latent_full[half].wait(0);
+  }
+
   __device__ __forceinline__ void sum(bool is_last, bool releases, Rows& final_scale) {
     const PipelineState<kPStages> p(p_count_);
     if constexpr (kPvAfterLogits<Format, kBlocks>) {

@@ -44,7 +44,7 @@ class MmaQkSoftmax {
       if (thread_ % kWarp == 0) own_work = work;
       __syncwarp();
       if (blocks <= 0) softmax_.finish_empty(work);
-      if (has_query(params_, work_tiles.count() == 1, blocks)) take_query();
+      if (has_query<Format>(params_, work_tiles.count() == 1, blocks)) take_query();
       for (int i = 0; i < blocks; ++i) {
         multiply();
         make_p(own_work, (work.first_block + i) * kTileTokens, i + 1 == blocks);

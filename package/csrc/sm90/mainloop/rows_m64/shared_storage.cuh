@@ -94,17 +94,18 @@ __device__ __forceinline__ PipelineState<Format::kRopeStages> rope_state(uint32_
   return PipelineState<Format::kRopeStages>(tile);
 }
 
-// Whether a work tile's Q has been asked for before the work tile was known.
-template <class Params>
+// Whether a work tile's Q is asked for before the work tile is known.
+template <class Format, class Params>
 __device__ __forceinline__ bool is_query_early(const Params& params, bool is_first) {
-  return !Params::kIsSparse && is_first && params.query.first_is_early;
+  if constexpr (Params::kIsSparse || Format::kDequantizes) return false;
+  return is_first && params.query.first_is_early;
 }
 
 // Whether a work tile of so many blocks of KV has Q: one without KV needs none, but an early one
-// has come all the same.
-template <class Params>
+// comes all the same.
+template <class Format, class Params>
 __device__ __forceinline__ bool has_query(const Params& params, bool is_first, int blocks) {
-  return blocks > 0 || is_query_early(params, is_first);
+  return blocks > 0 || is_query_early<Format>(params, is_first);
 }
 
 // Waits until the stages of a tile are empty. In the first round, they are in the phase before.

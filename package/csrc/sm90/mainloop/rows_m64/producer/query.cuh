@@ -52,7 +52,8 @@ struct QueryProducer {
   __device__ void run(const TileScheduler<Params>& scheduler) const {
     if (!params.query.by_tma) {
       copy_all();
-    } else if (params.query.first_is_early && scheduler.has_next() && cute::elect_one_sync()) {
+    } else if (is_query_early<Format>(params, true) && scheduler.has_next() &&
+               cute::elect_one_sync()) {
       copy_boxes(0, params.query_tokens(scheduler.at().request).first);
     }
   }

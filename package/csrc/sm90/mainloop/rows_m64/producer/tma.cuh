@@ -51,10 +51,12 @@ struct TmaProducer {
     while (found) {
       const int blocks = work.end_block - work.first_block;
       // Q needs no page, so that these are on their way while it is asked for.
-      if (!kFindsFirst || !is_first) pages = pages_from(work.request, work.first_block);
+      if (blocks > 0 && !(kFindsFirst && is_first)) {
+        pages = pages_from(work.request, work.first_block);
+      }
       if constexpr (!Format::kDequantizes) {
-        if (has_query(params, is_first, blocks)) {
-          if (!is_query_early(params, is_first)) {
+        if (has_query<Format>(params, is_first, blocks)) {
+          if (!is_query_early<Format>(params, is_first)) {
             QueryProducer<Format, TmaProducer, Params>{params, shared, first_row}.begin(tile, work,
                                                                                         0);
           }
