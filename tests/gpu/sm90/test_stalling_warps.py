@@ -91,6 +91,19 @@ def test_no_bit_changes_in_a_hundred_runs(
         assert_same_bytes("lse", lse, want_lse)
 
 
+@each_with("num_heads", [16, 64, 128])
+def test_blocks_that_combine_requests_without_tokens(variant: Row, num_heads: int, stalling: Payload) -> None:
+    """What has been asked for before a length was known does not disturb the combining of nothing."""
+    problem = Decode(variant.name, lengths=(0, 3, 0), num_heads=num_heads, page_size=PAGES[variant.load])
+    inputs = problem.tensors()
+    kernel = kernel_of(stalling, problem.kernel())
+    plan = kernel.plan(torch.full_like(inputs["seq_lens"], 3000))
+    want = problem.expected()
+    workspace = poisoned_workspace()
+    for _ in range(100):
+        problem.compare(*kernel(**inputs, **problem.scalars(), plan=plan, workspace=workspace), *want)
+
+
 @each_sparse_decode
 @pytest.mark.parametrize("num_heads", [9, 64, 128])
 @pytest.mark.parametrize("batch", [2, 32, 150])

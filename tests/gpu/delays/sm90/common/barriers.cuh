@@ -1,6 +1,6 @@
 // Stands in for the header of csrc: barriers at which warps stall at random, after a wait, before
-// and after an arrival. Every role uses barriers in every turn of its loop, so each falls behind
-// the others in turn.
+// and after an arrival, and before copies that a barrier is to expect. Every role uses barriers in
+// every turn of its loop, so each falls behind the others in turn.
 #pragma once
 
 #include <cutlass/arch/barrier.h>
@@ -41,6 +41,11 @@ struct Stalling : Base {
     stall();
     Base::arrive(arguments...);
     stall();
+  }
+
+  __device__ __forceinline__ void expect_transaction(uint32_t bytes) const {
+    stall();
+    Base::expect_transaction(bytes);
   }
 
   __device__ __forceinline__ void arrive_and_expect_tx(uint32_t bytes) const {
