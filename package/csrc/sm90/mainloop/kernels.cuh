@@ -18,15 +18,16 @@ struct Kernels;
 template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, int kDQk, int kDV,
           ExtraKv kExtraKv, ComputeDType kCompute>
 struct Kernels<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64, kDQk, kDV, kExtraKv, kCompute> {
-  using Format = rows_m64::FormatOf<kQ, kKv, kDQk, kDV, kExtraKv, kCompute>;
-  static constexpr int kMaxCluster = Format::template kMaxCluster<kLoad>;
+  template <int kCluster>
+  using Format = rows_m64::FormatOf<kQ, kKv, kDQk, kDV, kExtraKv, kCompute, kLoad, kCluster>;
+  static constexpr int kMaxCluster = Format<1>::template kMaxCluster<kLoad>;
 
   template <int kCluster>
   static Kernel of_cluster() {
     return {reinterpret_cast<const void*>(
                 rows_m64::attention_kernel<Params, kQ, kKv, kOut, kLoad, Schedule::rows_m64,
                                            kExtraKv, kCluster, kDQk, kDV, kCompute>),
-            rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<Format>)};
+            rows_m64::kThreads, kCluster, sizeof(rows_m64::SharedStorage<Format<kCluster>>)};
   }
   static Kernel of(const Shape& shape) {
     return std::min(shape.cluster, kMaxCluster) == 1 ? of_cluster<1>() : of_cluster<kMaxCluster>();

@@ -55,6 +55,13 @@ struct Format : Widths<kKv, kDQk, kDV> {
   static constexpr int kMaxCluster = kLoad == Load::gather ? 1 : 2;
 };
 
+// The same with two tiles in its pipelines.
+template <DType kDType, int kDQk>
+struct TwoTiles : Format<kDType, kDType, kDQk> {
+  static constexpr int kLatentStages = 4;
+  static constexpr int kRopeStages = 2;
+};
+
 // The chunks of a tile of e4m3, as they are in memory.
 template <int kChunks>
 struct Fp8Staging {

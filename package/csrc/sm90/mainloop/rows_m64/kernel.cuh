@@ -66,7 +66,7 @@ template <class Params, DType kQ, DType kKv, DType kOut, Load kLoad, Schedule kS
           ExtraKv kExtraKv, int kCluster, int kDQk, int kDV, ComputeDType kCompute>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_kernel(const __grid_constant__ Params params) {
-  using Format = FormatOf<kQ, kKv, kDQk, kDV, kExtraKv, kCompute>;
+  using Format = FormatOf<kQ, kKv, kDQk, kDV, kExtraKv, kCompute, kLoad, kCluster>;
   static_assert(kSchedule == Schedule::rows_m64 && kCluster <= Format::template kMaxCluster<kLoad>);
   static_assert(sizeof(SharedStorage<Format>) <= 227 * 1024);
   using Out = typename ElementOf<kOut>::Type;

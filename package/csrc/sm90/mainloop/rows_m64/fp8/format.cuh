@@ -51,7 +51,14 @@ template <int kDQk, int kDV>
 struct FormatOfTypes<DType::bf16, DType::e4m3, kDQk, kDV, ExtraKv::same, ComputeDType::e4m3> {
   using Type = Fp8Format<kDQk, kDV>;
 };
-template <DType kQ, DType kKv, int kDQk, int kDV, ExtraKv kExtraKv, ComputeDType kCompute>
-using FormatOf = typename FormatOfTypes<kQ, kKv, kDQk, kDV, kExtraKv, kCompute>::Type;
+
+// The format of a kernel. Where TMA loads 16-bit KV for a block alone, memory is the limit. Two
+// tiles on their way are enough there, and take less time than two and a half.
+template <DType kQ, DType kKv, int kDQk, int kDV, ExtraKv kExtraKv, ComputeDType kCompute,
+          Load kLoad, int kCluster>
+using FormatOf =
+    std::conditional_t<kQ == kKv && kDV == kLatent && kLoad == Load::tma && kCluster == 1,
+                       TwoTiles<kQ, kDQk>,
+                       typename FormatOfTypes<kQ, kKv, kDQk, kDV, kExtraKv, kCompute>::Type>;
 
 }  // namespace mla::sm90::rows_m64
