@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from benchmarks.pages.comparison import OURS, UPSTREAM, compared, has_upstream, of, others_of, ratios
 from benchmarks.pages.grid import differing
 from benchmarks.pages.markdown import markdown
 
-STATES = ("rested", "graph", "sustained")
-NAMES = {"rested": "after a rest", "graph": "in a graph", "sustained": "sustained"}
+NAMES = {
+    "rested": "after a rest",
+    "graph": "in a graph",
+    "between": "between other kernels",
+    "sustained": "sustained",
+}
+"""What a page calls each state."""
 _GROUPS = {
     "kv": "KV: `{}`",
     "d_qk": "columns: {}",
@@ -41,6 +46,7 @@ def table(document: Mapping[str, Any]) -> str:
             "ours in a graph, us": f"{graph.ours:,.0f}",
             "fastest other in a graph, us": f"{graph.least:,.0f} ({graph.peer})",
             "in a graph": str(graph),
+            **({"between other kernels": str(between)} if (between := compared(cell, "between")) else {}),
             "after a rest": str(compared(cell, "rested") or "-"),
             "sustained": str(compared(cell, "sustained") or "-"),
             "energy": str(compared(cell, "sustained", "mj") or "-"),
@@ -80,7 +86,8 @@ def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[
     if sustains(document):
         lines += [line for cell in cells for line in _cell(document, cell)]
     else:
-        lines += [line for state in ("graph", "rested") for line in _every(document, state)]
+        states = [state for state in ("graph", "between", "rested") if state in document["method"]]
+        lines += [line for state in states for line in _every(document, state)]
         lines += _pages(cells)
     return "\n".join(lines) + "\n"
 
@@ -104,20 +111,26 @@ def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for name, group in groups.items():
         found = {cell["title"]: each.ratio for cell in group if (each := compared(cell, "graph"))}
-        rested = ratios(group, "rested")
+        between, rested = ratios(group, "between"), ratios(group, "rested")
         if not found:
             continue
         worst = min(found, key=found.__getitem__)
         rows.append({
             "fastest other over ours": name,
             "cells": len(found),
-            "geomean in a graph": f"{statistics.geometric_mean(found.values()):.3f}x",
-            "geomean after a rest": f"{statistics.geometric_mean(rested):.3f}x" if rested else "-",
+            "geomean in a graph": _mean(found.values()),
+            **({"geomean between other kernels": _mean(between)} if between else {}),
+            "geomean after a rest": _mean(rested) if rested else "-",
             "below 1.00 in a graph": sum(ratio < 1 for ratio in found.values()),
+            **({"below 1.00 between other kernels": sum(ratio < 1 for ratio in between)} if between else {}),
             "worst in a graph": f"{found[worst]:.2f}x ({worst.removeprefix('Dense decode, ')})",
         })  # fmt: skip
-    right = ("cells", "geomean in a graph", "geomean after a rest", "below 1.00 in a graph")
-    return markdown(rows, right=right)
+    left = {"fastest other over ours", "worst in a graph"}
+    return markdown(rows, right=rows[0].keys() - left)
+
+
+def _mean(found: Collection[float]) -> str:
+    return f"{statistics.geometric_mean(found):.3f}x"
 
 
 def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
@@ -217,10 +230,11 @@ def _pages(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 def _cell(document: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
     of_run = f" (run {cell['run'] + 1})" if len(document["runs"]) > 1 else ""
     noted = any("note" in turn for turn in cell["turns"])
+    states = [state for state in NAMES if state in document["method"]]
     rows = [
         {
             "library": turn["library"],
-            **{NAMES[state]: number(turn.get(state, {}).get("us")) for state in STATES},
+            **{NAMES[state]: number(turn.get(state, {}).get("us")) for state in states},
             "MHz": number(turn.get("sustained", {}).get("mhz"), 0),
             "W": number(turn.get("sustained", {}).get("watts"), 0),
             "mJ": number(turn.get("sustained", {}).get("mj")),

@@ -10,8 +10,8 @@ from mla_kernels.diagnostics.bench.problems import LONG, Problem
 
 from benchmarks.ops.sparse_problems import SparseDecode, SparsePrefill
 
-SINGLE = ("rested", "graph")
-"""The states of a single launch: after a rest, and in a graph."""
+SINGLE = ("rested", "graph", "between")
+"""The states of a single launch: after a rest, in a graph, and between other kernels."""
 ALL = (*SINGLE, "sustained")
 CLOSE = 0.02
 """The largest relative error, in the norm of a problem's output, of a library whose arithmetic is as exact as ours."""

@@ -104,7 +104,7 @@ def _show(document: Mapping[str, Any]) -> int:
     for cell in document["cells"]:
         print(cell["title"])
         for turn in cell["turns"]:
-            times = [f"{state} {turn[state]['us']:.1f} us" for state in side_by_side.STATES if state in turn]
+            times = [f"{state} {turn[state]['us']:.1f} us" for state in side_by_side.NAMES if state in turn]
             failed += "note" in turn
             print(f"  {turn['library']:24} {turn.get('note', '  '.join(times))}")
     return int(failed > 0)

@@ -1,10 +1,11 @@
-"""The three states in which a launch is timed: after a rest, in a graph, and sustained."""
+"""The states in which a launch is timed: after a rest, in a graph, between other kernels, and sustained."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,11 @@ METHOD = {
     "rested": "One launch in a graph of its own, after the device has been idle for 25 ms. Successive launches have "
     "different inputs, so that nothing is in the L2 cache. The median of 9.",
     "graph": "A CUDA graph of 2 to 200 launches with different inputs, replayed without a rest; the median of 9 "
-    "replays, over the number of launches. Together the inputs exceed the L2 cache.",
+    "replays, over the number of launches. Together the inputs exceed the L2 cache, and no two launches write to the "
+    "same output.",
+    "between": "The same graph with another kernel before each launch, which reads 192 MiB of another tensor, as the "
+    "other kernels of a layer read weights, so that nothing of the launch before is left in the L2 cache; less the "
+    "time of a graph of that kernel alone, over the number of launches.",
     "sustained": "The same graph replayed back to back for two seconds, after half a second that is not counted. Clock "
     "and power are medians of NVML's readings; energy is the difference of NVML's energy counter, over the launches.",
 }
@@ -28,6 +33,8 @@ _SPIN = 200_000
 _SETTLE_S = 0.5
 _SAMPLE_S = 0.05
 _LEAST_INPUT, _LARGEST_L2 = 1 << 30, 192 << 20
+_WEIGHTS = (12288, 8192)
+"""Rows and columns of bf16 that are read between launches: 192 MiB."""
 _FEWEST, _MOST = 2, 24
 _UNTYPED: Any = torch.cuda  # torch does not type these
 
@@ -44,6 +51,7 @@ def times(calls: Sequence[Call], states: Iterable[str], seconds: float) -> dict[
     measures: dict[str, Callable[[], Times]] = {
         "rested": lambda: rested(calls),
         "graph": lambda: graph(calls),
+        "between": lambda: between(calls),
         "sustained": lambda: sustained(calls, Power(), seconds),
     }
     return {state: measures[state]() for state in states}
@@ -62,9 +70,16 @@ def rested(calls: Sequence[Call]) -> Times:
 
 def graph(calls: Sequence[Call]) -> Times:
     """Microseconds of one launch in a graph of all."""
-    replay = captured(calls).replay
-    replay()
-    return {"us": statistics.median(_timed(replay) for _ in range(_REPEATS)) / len(calls) * 1e6}
+    return {"us": _replayed(calls) / len(calls) * 1e6}
+
+
+def between(calls: Sequence[Call]) -> Times:
+    """Microseconds of one launch behind another kernel, without that kernel's."""
+    weights = torch.ones(_WEIGHTS, dtype=torch.bfloat16, device="cuda")
+    read = partial(torch.mv, weights, weights[0])
+    read()
+    both = _replayed([each for call in calls for each in (read, call)])
+    return {"us": (both - _replayed([read] * len(calls))) / len(calls) * 1e6}
 
 
 def sustained(calls: Sequence[Call], power: Power, seconds: float) -> Times:
@@ -77,6 +92,13 @@ def sustained(calls: Sequence[Call], power: Power, seconds: float) -> Times:
     launches = len(calls) * _run(replay, replays, seconds, power.sample)
     elapsed = time.perf_counter() - start
     return {"us": elapsed / launches * 1e6, **power.read(launches)}
+
+
+def _replayed(calls: Sequence[Call]) -> float:
+    """Median seconds of a graph."""
+    replay = captured(calls).replay
+    replay()
+    return statistics.median(_timed(replay) for _ in range(_REPEATS))
 
 
 def _run(replay: Call, replays: int, seconds: float, sample: Callable[[], None] = lambda: None) -> int:

@@ -40,7 +40,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             call()
         return {"us": 100.0}
 
-    for state in ("rested", "graph"):
+    for state in SINGLE:
         monkeypatch.setattr(states, state, imagined)
     monkeypatch.setattr(states, "sustained", lambda calls, *_: {**imagined(calls), "mhz": 1500, "watts": 600, "mj": 60})
     monkeypatch.setattr(states, "problems", lambda input_bytes: 2)

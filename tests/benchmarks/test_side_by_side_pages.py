@@ -97,6 +97,19 @@ def test_the_committed_pages_are_those_of_the_data(name: str, tmp_path: Path) ->
         assert "<svg" in page.with_name(f"h200_{name}_{theme}.svg").read_text()
 
 
+def test_a_page_has_the_state_between_other_kernels_if_it_was_measured() -> None:
+    cell = measured(FEW, **{UPSTREAM: 90.0})
+    for turn, us in zip(cell["turns"], (50.0, 100.0, 50.0), strict=True):
+        turn["between"] = {"us": us}
+    method = {"graph": "G.", "between": "B."}
+    page = page_of(document(cell) | {"method": method})
+    assert "- **between other kernels**: B." in page
+    assert "### Between other kernels" in page
+    (row,) = (line for line in page.splitlines() if line.startswith("| all cells"))
+    assert row.startswith("| all cells | 1 | 0.900x | 2.000x | 0.900x | 1 | 0 |")
+    assert "between other kernels" not in page_of(document(measured(FEW, **{UPSTREAM: 90.0})))
+
+
 def measured_cells(name: str, *heads: int) -> list[dict[str, Any]]:
     """The cells of a page's data, of these numbers of heads, or of any."""
     cells: list[dict[str, Any]] = json.loads(DATA.with_name(f"{name}.json").read_text())["cells"]

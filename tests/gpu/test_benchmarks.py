@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,17 @@ def side_by_side(measure: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         return turns
 
     return call
+
+
+def test_launches_of_a_graph_do_not_share_an_output() -> None:
+    graph = timing.captured([partial(torch.zeros, 1 << 20, device="cuda")] * 3)
+    outputs: Any = graph.outputs
+    graph.replay()
+    for number, output in enumerate(outputs):
+        output.fill_(number)
+    assert [float(output[-1]) for output in outputs] == [0, 1, 2]
+    graph.replay()
+    assert not any(bool(output.any()) for output in outputs)
 
 
 def test_side_by_side(side_by_side: Any) -> None:

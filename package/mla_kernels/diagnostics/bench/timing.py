@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -58,14 +59,32 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
     return statistics.median(taken) / len(calls)
 
 
-def captured(calls: Sequence[Call]) -> torch.cuda.CUDAGraph:
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A graph, and what its calls have returned.
+
+    These outputs are kept so that no two calls write to the same memory. Otherwise, where a library allocates its
+    output, each call would get the memory of the one before; what is written there stays in the L2 cache and never
+    reaches memory, while a library that gets its outputs from the caller writes all of them to memory.
+    """
+
+    graph: torch.cuda.CUDAGraph
+    outputs: tuple[object, ...]
+
+    def replay(self) -> None:
+        """Launch the graph."""
+        self.graph.replay()
+
+
+def captured(calls: Sequence[Call]) -> Captured:
     """A graph of the calls, each of which has run before."""
     graph, stream = torch.cuda.CUDAGraph(), _UNTYPED.Stream()
+    outputs: list[object] = []
     try:
         with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):
             for call in calls:
-                call()
+                outputs.append(call())
     except BaseException:
         _failed.append(graph)
         raise
-    return graph
+    return Captured(graph, tuple(outputs))
