@@ -143,6 +143,9 @@ def test_what_the_readme_says_was_measured() -> None:
     assert len(found) == len(rows)
     for line, cells in zip(found, rows, strict=True):
         assert line.endswith(summary(cells))
+    between = comparison.ratios(measured_cells("h100_dense"), "between")
+    mean, below = statistics.geometric_mean(between), sum(ratio < 1 for ratio in between)
+    assert f"is **{mean:.2f}x**, the worst {min(between):.2f}x, and {below} shape is below 1" in readme
     assert " ".join(side_by_side.table(json.loads(DATA.read_text())).split()) in " ".join(readme.split())
 
 
