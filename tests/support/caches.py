@@ -55,11 +55,10 @@ def write_rows(pool: Tensor, slots: Tensor, stored: Tensor, form: CacheFormat | 
     if form is None or form.scale_place != "page":
         pool[slots // pool.shape[1], slots % pool.shape[1]] = stored
         return
-    for slot, own in zip(slots.tolist(), stored, strict=True):
-        page, token = pool[slot // pool.shape[1]].view(-1), slot % pool.shape[1]
-        scales = pool.shape[1] * form.row_bytes + token * form.scale_bytes
-        page[token * form.row_bytes : (token + 1) * form.row_bytes] = own[: form.row_bytes]
-        page[scales : scales + form.scale_bytes] = own[form.row_bytes :]
+    size = pool.shape[1]
+    parts = pool.view(len(pool), -1).split([size * form.row_bytes, size * form.scale_bytes], 1)
+    for part, own in zip(parts, stored.split([form.row_bytes, form.scale_bytes], 1), strict=True):
+        part.unflatten(1, (size, -1))[slots // size, slots % size] = own
 
 
 def poisoned_pool(
