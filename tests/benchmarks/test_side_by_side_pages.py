@@ -149,36 +149,52 @@ def test_what_the_readme_says_was_measured() -> None:
     assert " ".join(side_by_side.table(json.loads(DATA.read_text())).split()) in " ".join(readme.split())
 
 
+def mean_of(cells: list[dict[str, Any]], state: str = "graph") -> str:
+    """The geometric mean of the ratios of cells."""
+    return f"{statistics.geometric_mean(comparison.ratios(cells, state)):.2f}"
+
+
+def losses_of(cells: list[dict[str, Any]]) -> tuple[int, str]:
+    """How many of the ratios are below 1, and the least."""
+    found = comparison.ratios(cells, "graph")
+    return sum(ratio < 1 for ratio in found), f"{min(found):.2f}"
+
+
 def test_what_the_faq_says_of_dense_decode_was_measured() -> None:
-    """It says what the data of 96 shapes and of the sparse shapes of the README's table say."""
-    front, dense = (json.loads(path.read_text()) for path in (DATA, DATA.with_name("h200_dense.json")))
     faq = " ".join((ROOT / "docs" / "faq.md").read_text().split())
-    graph = comparison.ratios(dense["cells"], "graph")
-    slower = sum(ratio < 1 for ratio in graph)
+    dense = json.loads(DATA.with_name("h200_dense.json").read_text())
     products = json.loads(DATA.with_name("ratios_to_flash_mla_9241ae3.json").read_text())
-    with_products = comparison.ratios(comparison.with_products(dense, products)["cells"], "graph")
-    assert f"the mean is {statistics.geometric_mean(with_products):.2f}." in faq
-    assert f"It has {statistics.geometric_mean(graph):.2f} times the speed" in faq
-    assert f"{slower} of {len(graph)} shapes are slower, at worst {min(graph):.2f} times as fast" in faq
-    sparse = comparison.ratios([cell for cell in front["cells"] if cell["op"] != "decode"], "graph")
-    assert f"{min(sparse):.2f} to {max(sparse):.2f} times as fast in four shapes" in faq
+    slower, worst = losses_of(dense["cells"])
+    assert f"it has {mean_of(dense['cells'])} times the speed of the fastest of them" in faq
+    assert f"{slower} of {len(dense['cells'])} shapes are slower, at worst {worst} times as fast" in faq
+    assert f"the mean is {mean_of(comparison.with_products(dense, products)['cells'])}." in faq
+    newer = measured_cells("h100_dense")
+    of_batch = {batch: [cell for cell in newer if cell["problem"]["batch"] == batch] for batch in (1, 64, 128)}
+    slower, worst = losses_of(of_batch[64] + of_batch[128])
+    one, some, many = map(mean_of, of_batch.values())
+    assert f"a newer build of ours has {mean_of(newer)} times the speed of FlashMLA 9241ae3 alone" in faq
+    assert f"and {mean_of(newer, 'between')} times where another kernel runs between two launches" in faq
+    assert (
+        f"It has {one} times the speed with one request, but {some} and {many} times with 64 and 128 requests, where "
+        f"{slower} of 48 shapes are slower, at worst {worst} times as fast"
+    ) in faq
 
 
 def test_what_the_faq_says_of_sparse_attention_was_measured() -> None:
     faq = " ".join((ROOT / "docs" / "faq.md").read_text().split())
-    decode, prefill = (json.loads(DATA.with_name(f"h200_{name}.json").read_text()) for name in ("sparse", "prefill"))
-
-    def mean(cells: list[dict[str, Any]]) -> str:
-        return f"{statistics.geometric_mean(comparison.ratios(cells, 'graph')):.2f}"
-
-    def of_format(kv: str) -> list[dict[str, Any]]:
-        return [cell for cell in decode["cells"] if cell["problem"]["kv"].strip("`") == kv]
-
-    found = comparison.ratios(decode["cells"], "graph")
-    assert f"sparse decode over fp8 has {mean(decode['cells'])} times the speed of FlashMLA in" in faq
-    assert f"{mean(of_format('fp8_ds_mla'))} with the rows of V3.2 and {mean(of_format('fp8_ds_v4'))} with V4's" in faq
-    assert f"{sum(ratio < 1 for ratio in found)} are slower, at worst {min(found):.2f} times as fast" in faq
-    assert f"Sparse prefill has {mean(prefill['cells'])} in" in faq
+    newer, older = measured_cells("h100_sparse_upstream"), measured_cells("h200_sparse")
+    few = [mean_of(measured_cells("h100_few_heads", heads)) for heads in (8, 16, 32)]
+    prefill = [mean_of(measured_cells("h100_few_heads_prefill", heads)) for heads in (8, 16, 32)]
+    by_heads = [mean_of(measured_cells("h100_sparse_upstream", heads)) for heads in (64, 128)]
+    assert f"it has {mean_of(newer)} times the speed of FlashMLA 9241ae3 in [{len(newer)} shapes]" in faq
+    assert f"{by_heads[0]} times with 64 heads and {by_heads[1]} times with 128. Two shapes are slower, at worst" in faq
+    assert losses_of(newer) == (2, "0.93")
+    assert f"it has {few[0]}, {few[1]} and {few[2]} times the speed" in faq
+    assert f"an older build of ours has {mean_of(older)} times the speed" in faq
+    assert "and {} of them are slower, at worst {} times as fast".format(*losses_of(older)) in faq
+    assert f"It has {mean_of(measured_cells('h200_prefill'))} times the speed with 64 and 128 heads" in faq
+    assert f"it has {prefill[0]} and {prefill[1]} times the speed" in faq
+    assert f"with 32 heads it has {prefill[2]} times" in faq
 
 
 def test_bars_are_on_the_side_of_the_faster(tmp_path: Path) -> None:
