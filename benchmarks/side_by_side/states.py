@@ -20,8 +20,8 @@ METHOD = {
     "replays, over the number of launches. Together the inputs exceed the L2 cache, and no two launches write to the "
     "same output.",
     "between": "Before each launch of the same graph, another kernel reads 192 MiB of another tensor, as other kernels "
-    "of a layer read weights, so that nothing of the launch before is left in the L2 cache. The time of a graph of that "
-    "other kernel alone is subtracted.",
+    "of a layer read weights, so that nothing of the launch before is left in the L2 cache. The time of a graph of "
+    "that other kernel alone is subtracted.",
     "sustained": "The same graph replayed back to back for two seconds, after half a second that is not counted. Clock "
     "and power are medians of NVML's readings; energy is the difference of NVML's energy counter, over the launches.",
 }
