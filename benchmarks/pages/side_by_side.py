@@ -28,6 +28,12 @@ _GROUPS = {
 """The fields by whose values a summary groups the cells."""
 _TYPES = "_obf16_"
 """What stands in a variant's name before its schedule."""
+_SHARED_OUTPUTS = (
+    "- In a graph, a library that allocates its output wrote every launch to the same memory, which stayed in the L2 "
+    "cache; ours wrote to an output for each launch. This favours the others: "
+    "[Log](../kernels/sm90/log.md#outputs-that-stay-in-l2-and-stages-of-a-block-alone)."
+)
+"""What a page says that was measured before outputs were kept apart."""
 _NO_HEADLINE = (
     f"**{UPSTREAM} was not in every run of this page.** What is fastest here is the fastest of the libraries that are "
     "listed, so the page has no summary."
@@ -68,6 +74,7 @@ def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[
     lines = [
         heading,
         "",
+        *_answer(document),
         f"Every library ran {where} and by one method. A ratio above 1 means that ours is faster than the fastest of "
         "the others.",
         "",
@@ -90,6 +97,24 @@ def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[
         lines += [line for state in states for line in _every(document, state)]
         lines += _pages(cells)
     return "\n".join(lines) + "\n"
+
+
+def _answer(document: Mapping[str, Any]) -> list[str]:
+    """What a reader wants to know first, where a page has a summary."""
+    found = ratios(document["cells"], "graph")
+    if not found or not has_upstream(document) or sustains(document):
+        return []
+    others = sorted({library for run in document["runs"] for library in run["libraries"]} - {OURS})
+    fastest = others[0] if len(others) == 1 else "the fastest other library"
+    slower = sum(ratio < 1 for ratio in found)
+    losses = f"{slower} {'is' if slower == 1 else 'are'} slower, at worst {min(found):.3f} times as fast"
+    least = losses if slower else f"none is slower: the least is {min(found):.3f} times"
+    mean = f"{statistics.geometric_mean(found):.3f}"
+    return [
+        f"In a CUDA graph, ours has **{mean} times** the speed of {fastest}, the geometric mean of {len(found)} shapes; "
+        f"{least}.",
+        "",
+    ]
 
 
 def _headline(document: Mapping[str, Any], pictures: tuple[str, str] | None) -> list[str]:
@@ -148,6 +173,8 @@ def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
         "whose output differs by more than 2 % of its norm is not timed.",
         "- Ours is measured first and last in each cell; the ratios take the mean of the two.",
     ]
+    if "same output" not in document["method"]["graph"]:
+        lines.append(_SHARED_OUTPUTS)
     if products := document.get("products"):
         lines.append(
             f"- A library marked **(product)** was not in this run: its time is its ratio to {UPSTREAM} in another "

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.pages import comparison, grid, ratios, side_by_side
-from benchmarks.side_by_side import command
+from benchmarks.side_by_side import command, states
 from benchmarks.side_by_side.cells import SUITES, Cell, dense
 from tests.benchmarks.imagined import PAGES, suite_document
 
@@ -203,6 +203,20 @@ def test_bars_are_on_the_side_of_the_faster(tmp_path: Path) -> None:
     ahead = sum(ratio >= 1 for ratio in comparison.ratios(document["cells"], "graph"))
     assert light.read_text().count("#1a7f37") == ahead
     assert dark.read_text().count("#3fb950") == ahead
+
+
+@pytest.mark.parametrize(("us", "said"), [(80.0, "1 is slower, at worst 0.800"), (125.0, "none is slower")])
+def test_a_page_opens_with_its_mean_and_its_losses(us: float, said: str) -> None:
+    opening = page_of(document(measured(FEW, **{UPSTREAM: us}))).splitlines()[2]
+    assert f"**{us / 100:.3f} times**" in opening
+    assert "the speed of a, the geometric mean of 1 shapes" in opening
+    assert said in opening
+
+
+@pytest.mark.parametrize(("graph", "noted"), [("G.", True), (states.METHOD["graph"], False)])
+def test_a_page_says_where_launches_shared_an_output(graph: str, noted: bool) -> None:
+    page = page_of(document(measured(FEW, **{UPSTREAM: 90.0})) | {"method": {"graph": graph}})
+    assert ("This favours the others" in page) is noted
 
 
 def test_a_page_has_a_summary_a_chart_and_every_library() -> None:
