@@ -111,8 +111,8 @@ def _answer(document: Mapping[str, Any]) -> list[str]:
     least = losses if slower else f"none is slower: the least is {min(found):.3f} times"
     mean = f"{statistics.geometric_mean(found):.3f}"
     return [
-        f"In a CUDA graph, ours has **{mean} times** the speed of {fastest}, the geometric mean of {len(found)} shapes; "
-        f"{least}.",
+        f"In a CUDA graph, ours has **{mean} times** the speed of {fastest}, the geometric mean of {len(found)} "
+        f"shapes; {least}.",
         "",
     ]
 
