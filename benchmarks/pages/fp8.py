@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.pages.comparison import OURS, OURS_FP8, Comparison, of, others_of
 from benchmarks.pages.grid import differing
 from benchmarks.pages.markdown import markdown
-from benchmarks.pages.side_by_side import NAMES, number, runs
+from benchmarks.pages.side_by_side import NAMES, number, runs, single_launches, states_of
 
 _ABOUT = (
     "{ours} Every library ran {where} and by one method. A ratio is the time of the fastest library that is not ours "
@@ -41,7 +41,7 @@ def page(document: Mapping[str, Any], *, title: str, data: str) -> str:
         "",
         _ABOUT.format(where=where, ours=_of_ours(document["cells"])),
         "",
-        *(line for state in ("graph", "rested") for line in _table(document, state)),
+        *(line for state in single_launches(document) for line in _table(document, state)),
         *_notes(document["cells"]),
         "## How it was measured",
         "",
@@ -132,7 +132,7 @@ def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
     cells = document["cells"]
     requests, allowed = (max(cell[name] for cell in cells) for name in ("float64 requests", "allowed error"))
     return [
-        *(f"- **{NAMES[state]}**: {text}" for state, text in document["method"].items()),
+        *states_of(document),
         "- Plans are made before, by every library: no time has planning in it. Pages have 64 tokens.",
         *(_PREFILL if cells[0]["op"] == "sparse_prefill" else _DECODE),
         "- Keys and values are random, of deviation 1, and have no mean but where a column says so. "

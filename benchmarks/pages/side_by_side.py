@@ -29,8 +29,8 @@ _GROUPS = {
 _TYPES = "_obf16_"
 """What stands in a variant's name before its schedule."""
 _SHARED_OUTPUTS = (
-    "- In a graph, a library that allocates its output wrote every launch to the same memory, which stayed in the L2 "
-    "cache; ours wrote to an output for each launch. This favours the others: "
+    "- In a graph of several launches, a library that allocates its output wrote all of them to the same memory, which "
+    "stayed in the L2 cache; ours wrote to an output for each launch. This favours the others: "
     "[Log](../kernels/sm90/log.md#outputs-that-stay-in-l2-and-stages-of-a-block-alone)."
 )
 """What a page says that was measured before outputs were kept apart."""
@@ -42,7 +42,7 @@ _NO_HEADLINE = (
 
 def table(document: Mapping[str, Any]) -> str:
     """The README's table: our time, the fastest peer's, and the ratio in each state."""
-    rows = []
+    rows, has_between = [], bool(ratios(document["cells"], "between"))
     for cell in document["cells"]:
         graph = compared(cell, "graph")
         if graph is None:
@@ -52,7 +52,7 @@ def table(document: Mapping[str, Any]) -> str:
             "ours in a graph, us": f"{graph.ours:,.0f}",
             "fastest other in a graph, us": f"{graph.least:,.0f} ({graph.peer})",
             "in a graph": str(graph),
-            **({"between other kernels": str(between)} if (between := compared(cell, "between")) else {}),
+            **({"between other kernels": str(compared(cell, "between") or "-")} if has_between else {}),
             "after a rest": str(compared(cell, "rested") or "-"),
             "sustained": str(compared(cell, "sustained") or "-"),
             "energy": str(compared(cell, "sustained", "mj") or "-"),
@@ -93,8 +93,7 @@ def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[
     if sustains(document):
         lines += [line for cell in cells for line in _cell(document, cell)]
     else:
-        states = [state for state in ("graph", "between", "rested") if state in document["method"]]
-        lines += [line for state in states for line in _every(document, state)]
+        lines += [line for state in single_launches(document) for line in _every(document, state)]
         lines += _pages(cells)
     return "\n".join(lines) + "\n"
 
@@ -133,7 +132,7 @@ def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
         values = sorted({cell["problem"][name] for cell in cells if name in cell["problem"]})
         if len(values) > 1:
             groups |= {words.format(value): [c for c in cells if c["problem"].get(name) == value] for value in values}
-    rows = []
+    rows, has_between = [], bool(ratios(cells, "between"))
     for name, group in groups.items():
         found = {cell["title"]: each.ratio for cell in group if (each := compared(cell, "graph"))}
         between, rested = ratios(group, "between"), ratios(group, "rested")
@@ -144,10 +143,10 @@ def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
             "fastest other over ours": name,
             "cells": len(found),
             "geomean in a graph": _mean(found.values()),
-            **({"geomean between other kernels": _mean(between)} if between else {}),
-            "geomean after a rest": _mean(rested) if rested else "-",
+            **({"geomean between other kernels": _mean(between)} if has_between else {}),
+            "geomean after a rest": _mean(rested),
             "below 1.00 in a graph": sum(ratio < 1 for ratio in found.values()),
-            **({"below 1.00 between other kernels": sum(ratio < 1 for ratio in between)} if between else {}),
+            **({"below 1.00 between other kernels": sum(ratio < 1 for ratio in between)} if has_between else {}),
             "worst in a graph": f"{found[worst]:.2f}x ({worst.removeprefix('Dense decode, ')})",
         })  # fmt: skip
     left = {"fastest other over ours", "worst in a graph"}
@@ -155,11 +154,22 @@ def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _mean(found: Collection[float]) -> str:
-    return f"{statistics.geometric_mean(found):.3f}x"
+    return f"{statistics.geometric_mean(found):.3f}x" if found else "-"
+
+
+def single_launches(document: Mapping[str, Any]) -> list[str]:
+    """The states of single launches that were measured, in the order of a page."""
+    return [state for state in ("graph", "between", "rested") if state in document["method"]]
+
+
+def states_of(document: Mapping[str, Any]) -> list[str]:
+    """How each state was measured, a line each, and whether launches of a graph shared an output."""
+    lines = [f"- **{NAMES[state]}**: {text}" for state, text in document["method"].items()]
+    return lines if "same output" in document["method"]["graph"] else [*lines, _SHARED_OUTPUTS]
 
 
 def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
-    lines = [f"- **{NAMES[state]}**: {text}" for state, text in document["method"].items()]
+    lines = states_of(document)
     if sustains(document):
         lines.append(
             "- **energy**: Joules of a sustained launch: those of the library that needs the fewest, over ours."
@@ -173,8 +183,6 @@ def _method(document: Mapping[str, Any], apart: bool) -> list[str]:
         "whose output differs by more than 2 % of its norm is not timed.",
         "- Ours is measured first and last in each cell; the ratios take the mean of the two.",
     ]
-    if "same output" not in document["method"]["graph"]:
-        lines.append(_SHARED_OUTPUTS)
     if products := document.get("products"):
         lines.append(
             f"- A library marked **(product)** was not in this run: its time is its ratio to {UPSTREAM} in another "

@@ -33,8 +33,8 @@ _SPIN = 200_000
 _SETTLE_S = 0.5
 _SAMPLE_S = 0.05
 _LEAST_INPUT, _LARGEST_L2 = 1 << 30, 192 << 20
-_WEIGHTS = (12288, 8192)
-"""Rows and columns of bf16 that are read between launches: 192 MiB."""
+_COLUMNS = 8192
+"""Of the bf16 matrix that is read between launches, which has the size of the largest L2 cache."""
 _FEWEST, _MOST = 2, 24
 _UNTYPED: Any = torch.cuda  # torch does not type these
 
@@ -75,7 +75,7 @@ def graph(calls: Sequence[Call]) -> Times:
 
 def between(calls: Sequence[Call]) -> Times:
     """Microseconds of one launch behind another kernel, without that kernel's."""
-    weights = torch.ones(_WEIGHTS, dtype=torch.bfloat16, device="cuda")
+    weights = torch.ones(_LARGEST_L2 // 2 // _COLUMNS, _COLUMNS, dtype=torch.bfloat16, device="cuda")
     read = partial(torch.mv, weights, weights[0])
     read()
     both = _replayed([each for call in calls for each in (read, call)])
