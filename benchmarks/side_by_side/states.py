@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from mla_kernels.diagnostics.bench.timing import Call, captured
+from mla_kernels.diagnostics.bench.timing import Call, captured, on_device
 
 from benchmarks.side_by_side.power import Power
 
@@ -18,7 +18,7 @@ METHOD = {
     "different inputs, so that nothing is in the L2 cache. The median of 9.",
     "graph": "A CUDA graph of 2 to 200 launches with different inputs, replayed without a rest; the median of 9 "
     "replays, over the number of launches. Together the inputs exceed the L2 cache, and no two launches write to the "
-    "same output.",
+    "same output. The device waits until the host has launched the graph, so that this is not in the time.",
     "between": "Before each launch of the same graph, another kernel reads 192 MiB of another tensor, as other kernels "
     "of a layer read weights, so that nothing of the launch before is left in the L2 cache. The time of a graph of "
     "that other kernel alone is subtracted.",
@@ -28,8 +28,6 @@ METHOD = {
 """What each state means."""
 _REST_S = 0.025
 _REPEATS = 9
-_SPIN = 200_000
-"""Clocks that the device waits before a rested launch, so that the host has queued the launch and its end by then."""
 _SETTLE_S = 0.5
 _SAMPLE_S = 0.05
 _LEAST_INPUT, _LARGEST_L2 = 1 << 30, 192 << 20
@@ -64,7 +62,7 @@ def rested(calls: Sequence[Call]) -> Times:
     for i in range(_REPEATS):
         torch.cuda.synchronize()
         time.sleep(_REST_S)
-        taken.append(_timed(graphs[i % len(graphs)].replay, spin=True))
+        taken.append(on_device(graphs[i % len(graphs)].replay))
     return {"us": statistics.median(taken) * 1e6}
 
 
@@ -85,7 +83,7 @@ def between(calls: Sequence[Call]) -> Times:
 def sustained(calls: Sequence[Call], power: Power, seconds: float) -> Times:
     """Microseconds, clock, watts and millijoules of one launch under load."""
     replay = captured(calls).replay
-    replays = max(1, round(_SAMPLE_S / _timed(replay)))
+    replays = max(1, round(_SAMPLE_S / on_device(replay)))
     _run(replay, replays, _SETTLE_S)
     power.start()
     start = time.perf_counter()
@@ -98,7 +96,7 @@ def _replayed(calls: Sequence[Call]) -> float:
     """Median seconds of a graph."""
     replay = captured(calls).replay
     replay()
-    return statistics.median(_timed(replay) for _ in range(_REPEATS))
+    return statistics.median(on_device(replay) for _ in range(_REPEATS))
 
 
 def _run(replay: Call, replays: int, seconds: float, sample: Callable[[], None] = lambda: None) -> int:
@@ -115,15 +113,3 @@ def _run(replay: Call, replays: int, seconds: float, sample: Callable[[], None] 
         sample()
     torch.cuda.synchronize()
     return replays * len(events)
-
-
-def _timed(replay: Call, spin: bool = False) -> float:
-    start, end = (_UNTYPED.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    if spin:
-        _UNTYPED._sleep(_SPIN)
-    start.record()
-    replay()
-    end.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) / 1e3

@@ -16,6 +16,8 @@ _REST_OF_HOST = 0.03
 _REST_OF_DEVICE = 0.3
 """Seconds before replays are timed. Under load, an H200 reaches the limit of its power and lowers its clock by a tenth
 or more. What is timed after a rest has the same clock whatever ran before it."""
+_CLOCKS_TO_QUEUE = 500_000
+"""For which the device waits: some 0.3 ms, in which the host queues a graph."""
 _failed: list[torch.cuda.CUDAGraph] = []
 """Graphs whose capture failed: torch's allocator goes on to read them."""
 _UNTYPED: Any = torch.cuda  # torch does not say what its events and streams take
@@ -47,16 +49,19 @@ def replayed(calls: Sequence[Call], repeats: int) -> float:
     torch.cuda.synchronize()
     time.sleep(_REST_OF_DEVICE)
     graph.replay()
+    return statistics.median(on_device(graph.replay) for _ in range(repeats)) / len(calls)
+
+
+def on_device(queue: Call) -> float:
+    """Seconds that the device takes for what a call queues, without the time in which the host queues it."""
     start, end = (_UNTYPED.Event(enable_timing=True) for _ in range(2))
-    taken: list[float] = []
-    for _ in range(repeats):
-        torch.cuda.synchronize()
-        start.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        taken.append(start.elapsed_time(end) / 1e3)
-    return statistics.median(taken) / len(calls)
+    torch.cuda.synchronize()
+    _UNTYPED._sleep(_CLOCKS_TO_QUEUE)
+    start.record()
+    queue()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) / 1e3
 
 
 @dataclass(frozen=True, slots=True)

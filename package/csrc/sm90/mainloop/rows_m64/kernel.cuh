@@ -40,12 +40,12 @@ __device__ __forceinline__ void set_registers() {
 }
 
 // What the two warpgroups of the output do.
-template <class Format, class Out, int kBlocks, int kCluster, class Params>
+template <class Format, class Out, int kBlocks, class Params>
 __device__ __forceinline__ void sum_output(const Params& params, SharedStorage<Format>& shared,
                                            int warpgroup) {
   set_registers<Registers<Format>::kPv>();
   prepare_combine(params, shared.split_request);
-  if (MmaPv<Format, Out, kBlocks, kCluster, Params>(params, shared, warpgroup).run()) return;
+  if (MmaPv<Format, Out, kBlocks, Params>(params, shared, warpgroup).run()) return;
   combine_fused<Out, Format::kHalves * kHalf, SharedStorage<Format>::kOfTiles>(
       params, shared.split_request, shared.tile_row_of_request(), shared.latent, kCombineBarrier);
 }
@@ -121,11 +121,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup < 2) {
-    sum_output<Format, Out, Producer::kBlocks, kCluster>(params, shared, warpgroup);
+    sum_output<Format, Out, Producer::kBlocks>(params, shared, warpgroup);
   } else if (warpgroup == 2) {
     compute_logits<Format, Producer::kBlocks, kCluster, kLoad == Load::gather>(params, shared,
                                                                                first_row);
-    leave_cluster<kCluster>();
   } else {
     set_registers<Registers<Format>::kProducer>();
     const int warp = warp_uniform(threadIdx.x / kWarp) - kConsumerWarpgroups * kWarps;
@@ -158,10 +157,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                                                       scheduler);
       }
     }
-    leave_cluster<kCluster>();
   }
-  // The other block of a cluster may still write into this one's shared memory.
-  if constexpr (kCluster > 1) cute::cluster_wait();
 }
 
 }  // namespace mla::sm90::rows_m64

@@ -8,8 +8,8 @@
 
 namespace mla::sm90::rows_m64 {
 
-// `kBlocks` blocks of a cluster of `kCluster` fill the KV pipelines together.
-template <class Format, class Out, int kBlocks, int kCluster, class Params>
+// `kBlocks` blocks of a cluster fill the KV pipelines together.
+template <class Format, class Out, int kBlocks, class Params>
 class MmaPv {
   using Element = typename Format::Element;
   static constexpr int kBlockChunks = kPvColumns / kChunk;
@@ -75,13 +75,11 @@ class MmaPv {
         epilogue.count(work_tiles.count() == 1);
       } else {
         wait_for_unused_query();
-        leave_cluster<kCluster>();
         epilogue.combine_two(work, final_scale);
         return true;
       }
     }
     wait_for_unused_query();
-    leave_cluster<kCluster>();
     return false;
   }
 

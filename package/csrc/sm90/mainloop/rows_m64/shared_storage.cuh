@@ -141,14 +141,25 @@ __device__ __forceinline__ void consumer_release_own_first(Barrier& empty) {
   }
 }
 
-// A warp calls this when it has nothing more to do in the other block's shared memory. It waits
-// until what its threads have stored is there, so stores to global memory had better come later.
-template <int kCluster>
-__device__ __forceinline__ void leave_cluster() {
-  if constexpr (kCluster > 1) {
-    __syncwarp();  // all lanes arrive with one instruction
-    cute::cluster_arrive();
+// Waits until all `uses` of a pipeline's stages have been released. In a cluster, consumers of both
+// blocks release: those of the other block have arrived here for the last time then, and those of
+// this block have read all that was written into it, so that the block may end.
+//
+// @pre The use of each stage before its last one is known to have been released.
+template <int kStages>
+__device__ __forceinline__ void producer_tail(Barrier (&empty)[kStages], uint32_t uses) {
+#pragma unroll 1
+  for (uint32_t i = 0; i < kStages; ++i) {
+    const PipelineState<kStages> next(uses + i);
+    empty[next.stage].wait(next.phase ^ 1);
   }
+}
+
+// Does so for the KV pipelines, after `tiles` tiles.
+template <class Format>
+__device__ __forceinline__ void producer_tail(SharedStorage<Format>& shared, uint32_t tiles) {
+  producer_tail(shared.latent_empty, Format::kHalves * tiles);
+  producer_tail(shared.rope_empty, tiles);
 }
 
 }  // namespace mla::sm90::rows_m64

@@ -69,6 +69,7 @@ struct GatherDequantizer {
         }
       }
     }
+    if constexpr (kCluster > 1) producer_tail(shared, tile);
   }
 
  private:

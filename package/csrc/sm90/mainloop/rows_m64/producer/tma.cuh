@@ -70,9 +70,21 @@ struct TmaProducer {
       is_first = false;
       found = work_tiles.next(work);
     }
+    if constexpr (kCluster > 1) end(tile);
   }
 
  private:
+  // Waits until all that this warp fills is empty, after so many tiles.
+  __device__ __forceinline__ void end(uint32_t tiles) const {
+    if constexpr (Format::kMultipliesFp8) {
+      producer_tail(shared.staging.empty, tiles);
+    } else if constexpr (Format::kDequantizes) {
+      for (Barrier& empty : shared.staging.empty) empty.wait((tiles & 1) ^ 1);
+    } else {
+      producer_tail(shared, tiles);
+    }
+  }
+
   // Loads the KV of a work tile, from `tile` on.
   __device__ __forceinline__ void load_kv(uint32_t& tile, const WorkTile& work,
                                           const FirstPages& pages, bool leads) {
