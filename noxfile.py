@@ -164,15 +164,17 @@ def full(session: nox.Session) -> None:
 def gpu(session: nox.Session) -> None:
     """Install the wheels of dist/, built here or elsewhere, and run the GPU tests; `-- ARGS` go to pytest.
 
-    A payload that dist/emulation/ has is installed from there.
+    A payload that dist/emulation/ has is installed from there. `-- -n 10 --dist worksteal` runs them in ten processes.
     """
-    session.install(*group("test"), "torch>=2.11")
+    session.install(*group("test"), "torch>=2.11", "pytest-xdist>=3.6")
     found = list(DIST.glob("mla_kernels-*.whl"))
     for payload in payloads():
         name = f"mla_kernels_{payload}-*.whl"
         found += list(DIST.glob(f"emulation/{name}")) or DIST.glob(name)
     session.install("--no-deps", "--force-reinstall", *map(str, found))
-    session.run("pytest", "tests/gpu", *session.posargs, env={"MLA_KERNELS_GPU": "required"})
+    # With all threads of the CPU in each, several processes are as slow as one.
+    environment = {"MLA_KERNELS_GPU": "required", "OMP_NUM_THREADS": "2"}
+    session.run("pytest", "tests/gpu", *session.posargs, env=environment)
 
 
 @nox.session

@@ -129,7 +129,7 @@ def caches() -> None:
         launch.check(0)
     slots = torch.randperm(48, generator=generator(1))[:31]
     for in_dtype, form in cache_rows.STORES:
-        cache_rows.check_store(arch, in_dtype, form, random(generator(2), 31, 512), slots - 2, (3, 16))
+        cache_rows.check_store(arch, in_dtype, form, random(generator(2), 31, form.d_qk), slots - 2, (3, 16))
     for form, out_dtype in cache_rows.GATHERS:
         cache_rows.check_gather(arch, form, out_dtype, slots, torch.tensor([*slots[::2], -1, 48]).int(), (3, 16))
     for in_dtype, out_dtype in merge_states.TYPES:  # the warps of a block share the states of one row
