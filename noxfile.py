@@ -173,8 +173,8 @@ def gpu(session: nox.Session) -> None:
         found += list(DIST.glob(f"emulation/{name}")) or DIST.glob(name)
     session.install("--no-deps", "--force-reinstall", *map(str, found))
     # With all threads of the CPU in each, several processes are as slow as one.
-    environment = {"MLA_KERNELS_GPU": "required", "OMP_NUM_THREADS": "2"}
-    session.run("pytest", "tests/gpu", *session.posargs, env=environment)
+    threads = {"OMP_NUM_THREADS": "2"} if "-n" in session.posargs else {}
+    session.run("pytest", "tests/gpu", *session.posargs, env={"MLA_KERNELS_GPU": "required", **threads})
 
 
 @nox.session

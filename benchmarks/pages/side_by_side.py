@@ -35,8 +35,8 @@ _SHARED_OUTPUTS = (
 )
 """What a page says that was measured before outputs were kept apart."""
 _HOST_LAUNCHES = (
-    "- The host's launch of a graph is partly in the times of graphs and after a rest, of each library. Where that was "
-    "measured, it was some 6 us over the number of launches of the graph, and up to 30 us after a rest: "
+    "- The host's launch of a graph is partly in the times of graphs, of each library. Where two runs were compared, "
+    "it was 5 to 12 us over the number of launches of the graph, and times after a rest were up to 30 us longer: "
     "[Log](../kernels/sm90/log.md#the-hosts-launch-of-a-graph)."
 )
 """What a page says that was measured before the device waited for the host."""

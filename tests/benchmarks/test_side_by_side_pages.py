@@ -218,7 +218,7 @@ def test_a_page_says_what_an_older_method_leaves_to_be_said(graph: str, noted: b
     """Launches shared an output, and the host's launch of a graph was in the times."""
     page = page_of(document(measured(FEW, **{UPSTREAM: 90.0})) | {"method": {"graph": graph}})
     assert ("This favours the others" in page) is noted
-    assert ("The host's launch of a graph is partly in the times" in page) is noted
+    assert ("The host's launch of a graph is partly in the times of graphs" in page) is noted
 
 
 def test_a_page_has_a_summary_a_chart_and_every_library() -> None:
