@@ -3,8 +3,7 @@
 Every cell is a decode of 128 heads over a bf16 cache with pages of 64 tokens, in a CUDA graph of ``--layers``. ``one
 device`` has all tokens and heads. ``all-to-all`` and ``symmetric memory`` are the two exchanges of
 ``mla_kernels.distributed``: each rank has 128 / ranks of the heads and the pages of its rank. ``reduce-scatter`` is the
-same by an all-gather of LSEs and a sum of scaled outputs. ``--experiment`` adds a layer whose exchanges are one kernel
-each, and ``--parts`` a table of what each launch takes alone.
+same by an all-gather of LSEs and a sum of scaled outputs. ``--parts`` adds a table of what each launch takes alone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import torch.distributed as dist
 from mla_kernels.diagnostics.bench.problems import SCALE
 from mla_kernels.diagnostics.bench.timing import Call
 from mla_kernels.distributed import ContextParallel, Step
-from mla_kernels.distributed.records import LayerShape
 from mla_kernels.formats import HEAD_DIM, LATENT
 
 from benchmarks.exchange_parts import Row, parts, replayed
@@ -87,33 +85,6 @@ def of_reduce_scatter(cell: Cell, step: Step, ranks: int) -> Call:
     return layer
 
 
-def of_experiment(cell: Cell, step: Step, ranks: int) -> Call:
-    """A layer whose exchanges are one kernel each, after its results were compared with those of the package."""
-    from benchmarks.fused_exchange import Fused
-
-    own = cell.q.chunk(ranks, 2)[dist.get_rank()]
-    batch, _, heads, width = own.shape
-    fused = Fused(LayerShape(ranks, heads, batch, width, LATENT, own.dtype, own.device))
-    mine = own[:, 0].transpose(0, 1).contiguous()
-
-    def layer() -> object:
-        fused.push(mine)
-        mla.decode(
-            fused.queries.transpose(0, 1)[:, None], cell.kv_cache, cell.block_table, step.lengths,
-            plan=step.plans[0], softmax_scale=SCALE, out=fused.partials.out.transpose(0, 1)[:, None],
-            lse=fused.partials.lse.transpose(0, 1)[:, :, None],
-        )  # fmt: skip
-        return fused.merge()
-
-    parallel = ContextParallel(interleave=PAGE, exchange="collectives")
-    want, want_lse = parallel.decode(own, cell.kv_cache, of_package(parallel, cell)[1], softmax_scale=SCALE)
-    for _ in range(3):
-        layer()
-    torch.testing.assert_close(fused.out[:, None], want, rtol=2e-2, atol=1e-3)
-    torch.testing.assert_close(fused.lse[:, :, None], want_lse, rtol=1e-4, atol=1e-4)
-    return layer
-
-
 def measure(batch: int, seq: int, parallels: Mapping[str, ContextParallel], options: argparse.Namespace) -> Row:
     """Times of a cell, in microseconds of a layer."""
     ranks = dist.get_world_size()
@@ -124,8 +95,6 @@ def measure(batch: int, seq: int, parallels: Mapping[str, ContextParallel], opti
         layer, step = of_package(parallel, cell)
         row[f"{name} us"] = replayed(layer, options.repeats, options.layers)
     row["reduce-scatter us"] = replayed(of_reduce_scatter(cell, step, ranks), options.repeats, options.layers)
-    if options.experiment:
-        row["experiment us"] = replayed(of_experiment(cell, step, ranks), options.repeats, options.layers)
     for name in parallels:
         row[f"one device / {name}"] = one / row[f"{name} us"]
     return row
@@ -138,7 +107,6 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--layers", type=int, default=16, help="layers of a graph; few show that ranks begin apart")
     parser.add_argument("--seq", type=int, help="tokens of each request; by default all", metavar="TOKENS")
-    parser.add_argument("--experiment", action="store_true", help="add a layer with kernels in Triton")
     parser.add_argument("--parts", action="store_true", help="add what each launch takes alone")
     options = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -151,7 +119,7 @@ def main() -> None:
     cells = [cell for cell in CELLS if options.seq in (None, cell[1])]
     works = [("rows", partial(measure, *cell, parallels, options)) for cell in cells]
     if options.parts and "symmetric memory" in parallels:
-        works += [("parts", partial(parts, batch, options.repeats, HEADS, options.experiment)) for batch in PARTS]
+        works += [("parts", partial(parts, batch, options.repeats, HEADS)) for batch in PARTS]
     for table, work in works:
         tables[table].append(work())
         torch.cuda.empty_cache()

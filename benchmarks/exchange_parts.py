@@ -10,10 +10,10 @@ import mla_kernels as mla
 import torch
 import torch.distributed as dist
 from mla_kernels.diagnostics.bench.timing import Call
-from mla_kernels.distributed.agreement import device_of
+from mla_kernels.distributed.agreement import all_agree, device_of
 from mla_kernels.distributed.collectives import Collectives
 from mla_kernels.distributed.records import LayerShape, Records
-from mla_kernels.distributed.symmetric_memory import Workspaces, allocator
+from mla_kernels.distributed.symmetric_memory import SymmetricMemory, Workspaces, allocator
 from mla_kernels.formats import HEAD_DIM, LATENT
 
 Row = dict[str, float]
@@ -58,7 +58,12 @@ class Parts:
         allocate, timeout = allocator(None, device), timedelta(seconds=60)
         self.buffer = allocate(self.ranks * max(self.shape.query_bytes, self.shape.partial_bytes))
         self.collectives = Collectives(self.shape, None)
-        self.symmetric = Workspaces(self.rank, allocate, timeout).exchange(self.shape)
+        copies = Workspaces(self.rank, allocate, timeout).exchange(self.shape)
+        assert isinstance(copies, SymmetricMemory)
+        self.copying = copies
+        self.kernels = Workspaces(
+            self.rank, allocate, timeout, agree=partial(all_agree, group=None, device=device)
+        ).exchange(self.shape)
 
     def of_peer(self, peer: int, size: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
         """A part of a rank's memory."""
@@ -85,7 +90,7 @@ class Parts:
         """What all ranks have of the own heads, in one concatenation."""
         torch.cat([self.of_peer(peer, self.shape.partial_bytes) for peer in range(self.ranks)])
 
-    def merge(self, records: Records) -> object:
+    def merge_records(self, records: Records) -> object:
         """``merge_states`` of what all ranks have of the own heads."""
         states = (self.ranks, self.shape.num_heads, self.shape.tokens)
         return mla.merge_states(
@@ -95,20 +100,29 @@ class Parts:
     def by_collectives(self) -> object:
         """A layer without its attention."""
         self.collectives.gather(self.own)
-        return self.merge(self.collectives.send(self.partials))
+        return self.collectives.merge(self.partials, None)
 
-    def by_symmetric_memory(self) -> object:
-        """A layer without its attention."""
-        self.symmetric.gather(self.own)
-        return self.merge(self.symmetric.send(self.partials))
+    def by_copies(self) -> object:
+        """The same by symmetric memory where Triton does not work."""
+        self.copying.gather(self.own)
+        return self.copying.merge(self.partials, None)
+
+    def by_kernels(self) -> object:
+        """The same by symmetric memory and two kernels in Triton."""
+        self.kernels.gather(self.own)
+        return self.merge_by_kernel()
+
+    def merge_by_kernel(self) -> object:
+        """The second of the two kernels."""
+        return self.kernels.merge(self.kernels.partials(), None)
 
     def push_queries(self) -> None:
         """Own queries to every rank, in one launch."""
-        torch._foreach_copy_(self.symmetric.query_places, self.symmetric.cut_queries(self.own))
+        torch._foreach_copy_(self.copying.query_places, self.copying.cut_queries(self.own))
 
     def push_partials(self) -> None:
         """Partial results to the ranks of their heads, in one launch."""
-        torch._foreach_copy_(self.symmetric.partial_places, self.symmetric.cut_partials(self.partials))
+        torch._foreach_copy_(self.copying.partial_places, self.copying.cut_partials(self.partials))
 
     def calls(self) -> dict[str, Call]:
         """Each launch by name."""
@@ -122,28 +136,19 @@ class Parts:
             "a copy to a peer": self.copy_there,
             "partials, one launch": self.push_partials,
             "partials, pulled": self.pull,
-            "merge": lambda: self.merge(self.partials),
-            "merge of a peer's memory": lambda: self.merge(there),
+            "merge": lambda: self.merge_records(self.partials),
+            "merge of a peer's memory": lambda: self.merge_records(there),
             "all-gather": lambda: self.collectives.gather(self.own),
             "all-to-all": lambda: self.collectives.send(self.partials),
             "collectives": self.by_collectives,
-            "symmetric memory": self.by_symmetric_memory,
+            "copies and barriers": self.by_copies,
+            "kernel: queries": lambda: self.kernels.gather(self.own),
+            "kernel: merge": self.merge_by_kernel,
+            "kernels": self.by_kernels,
         }
 
 
-def parts(batch: int, repeats: int, heads: int, experiment: bool) -> Row:
+def parts(batch: int, repeats: int, heads: int) -> Row:
     """Microseconds of each launch, of so many requests and heads of all ranks."""
-    measured = Parts(batch, heads)
-    calls = measured.calls()
-    if experiment:
-        from benchmarks.fused_exchange import Fused
-
-        fused = Fused(measured.shape)
-
-        def both() -> object:
-            fused.push(measured.own)
-            return fused.merge()
-
-        calls |= {"experiment: push": partial(fused.push, measured.own), "experiment: merge": fused.merge}
-        calls["experiment"] = both
+    calls = Parts(batch, heads).calls()
     return {"batch": batch, **{name: replayed(call, repeats, CALLS) for name, call in calls.items()}}

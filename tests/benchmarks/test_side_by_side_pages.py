@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from benchmarks.side_by_side import command, states
 from benchmarks.side_by_side.cells import SUITES, Cell, dense
 from tests.benchmarks.imagined import PAGES, suite_document
 
-ROOT = Path(__file__).parents[2]
 DATA = PAGES / "data" / "h200_side_by_side.json"
 PRODUCTS = json.loads((PAGES / "data" / "ratios_to_flash_mla_9241ae3.json").read_text())
 UPSTREAM = "FlashMLA 9241ae3"
@@ -83,7 +81,13 @@ def test_the_committed_page_of_fp8_is_that_of_the_data(tmp_path: Path) -> None:
     assert page.read_text() == (PAGES / page.name).read_text()
 
 
-@pytest.mark.parametrize("name", ["side_by_side", "dense", "more", "ragged", "sustained", "sparse", "prefill"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "side_by_side", "dense", "more", "ragged", "sustained", "dense_upstream", "sustained_upstream", "sparse",
+        "sparse_sustained", "few_heads", "prefill", "few_heads_prefill",
+    ],
+)  # fmt: skip
 def test_the_committed_pages_are_those_of_the_data(name: str, tmp_path: Path) -> None:
     """Pages and charts are rendered from what was measured, of 96 shapes with the products of one more library."""
     page = tmp_path / "docs" / f"h200_{name}.md"
@@ -108,93 +112,6 @@ def test_a_page_has_the_state_between_other_kernels_if_it_was_measured() -> None
     (row,) = (line for line in page.splitlines() if line.startswith("| all cells"))
     assert row.startswith("| all cells | 1 | 0.900x | 2.000x | 0.900x | 1 | 0 |")
     assert "between other kernels" not in page_of(document(measured(FEW, **{UPSTREAM: 90.0})))
-
-
-def measured_cells(name: str, *heads: int) -> list[dict[str, Any]]:
-    """The cells of a page's data, of these numbers of heads, or of any."""
-    cells: list[dict[str, Any]] = json.loads(DATA.with_name(f"{name}.json").read_text())["cells"]
-    return [cell for cell in cells if not heads or cell["problem"]["heads"] in heads]
-
-
-def summary(cells: list[dict[str, Any]]) -> str:
-    """What the README's table says of cells: how many, their mean, the worst, and how many are below 1."""
-    found = comparison.ratios(cells, "graph")
-    mean = statistics.geometric_mean(found)
-    shown = f"**{mean:.2f}x**" if mean >= 1 else f"{mean:.2f}x"
-    return f"| {len(found)} | {shown} | {min(found):.2f}x | {sum(ratio < 1 for ratio in found)} |"
-
-
-def test_what_the_readme_says_was_measured() -> None:
-    """Each row of its table of means, in order; and its table of shapes is that of the page."""
-    products = json.loads(DATA.with_name("ratios_to_flash_mla_9241ae3.json").read_text())
-    dense = json.loads(DATA.with_name("h200_dense.json").read_text())
-    rows = [
-        dense["cells"],
-        comparison.with_products(dense, products)["cells"],
-        measured_cells("h100_dense"),
-        *(measured_cells("h100_few_heads", heads) for heads in (8, 16, 32)),
-        *(measured_cells("h100_sparse_upstream", heads) for heads in (64, 128)),
-        *(measured_cells("h100_few_heads_prefill", *heads) for heads in ((8, 16), (32,))),
-        measured_cells("h200_prefill"),
-    ]
-    readme = (ROOT / "README.md").read_text()
-    said = readme[readme.index("## Speed") : readme.index("<picture>")].splitlines()
-    found = [line for line in said if line.startswith("| ") and line.endswith(" |") and "x |" in line]
-    assert len(found) == len(rows)
-    for line, cells in zip(found, rows, strict=True):
-        assert line.endswith(summary(cells))
-    between = comparison.ratios(measured_cells("h100_dense"), "between")
-    mean, below = statistics.geometric_mean(between), sum(ratio < 1 for ratio in between)
-    assert f"is **{mean:.2f}x**, the worst {min(between):.2f}x, and {below} shape is below 1" in readme
-    assert " ".join(side_by_side.table(json.loads(DATA.read_text())).split()) in " ".join(readme.split())
-
-
-def mean_of(cells: list[dict[str, Any]], state: str = "graph") -> str:
-    """The geometric mean of the ratios of cells."""
-    return f"{statistics.geometric_mean(comparison.ratios(cells, state)):.2f}"
-
-
-def losses_of(cells: list[dict[str, Any]]) -> tuple[int, str]:
-    """How many of the ratios are below 1, and the least."""
-    found = comparison.ratios(cells, "graph")
-    return sum(ratio < 1 for ratio in found), f"{min(found):.2f}"
-
-
-def test_what_the_faq_says_of_dense_decode_was_measured() -> None:
-    faq = " ".join((ROOT / "docs" / "faq.md").read_text().split())
-    dense = json.loads(DATA.with_name("h200_dense.json").read_text())
-    products = json.loads(DATA.with_name("ratios_to_flash_mla_9241ae3.json").read_text())
-    slower, worst = losses_of(dense["cells"])
-    assert f"it has {mean_of(dense['cells'])} times the speed of the fastest of them" in faq
-    assert f"{slower} of {len(dense['cells'])} shapes are slower, at worst {worst} times as fast" in faq
-    assert f"the mean is {mean_of(comparison.with_products(dense, products)['cells'])}." in faq
-    newer = measured_cells("h100_dense")
-    of_batch = {batch: [cell for cell in newer if cell["problem"]["batch"] == batch] for batch in (1, 64, 128)}
-    slower, worst = losses_of(of_batch[64] + of_batch[128])
-    one, some, many = map(mean_of, of_batch.values())
-    assert f"a newer build of ours has {mean_of(newer)} times the speed of FlashMLA 9241ae3 alone" in faq
-    assert f"and {mean_of(newer, 'between')} times where another kernel runs between two launches" in faq
-    assert (
-        f"It has {one} times the speed with one request, but {some} and {many} times with 64 and 128 requests, where "
-        f"{slower} of 48 shapes are slower, at worst {worst} times as fast"
-    ) in faq
-
-
-def test_what_the_faq_says_of_sparse_attention_was_measured() -> None:
-    faq = " ".join((ROOT / "docs" / "faq.md").read_text().split())
-    newer, older = measured_cells("h100_sparse_upstream"), measured_cells("h200_sparse")
-    few = [mean_of(measured_cells("h100_few_heads", heads)) for heads in (8, 16, 32)]
-    prefill = [mean_of(measured_cells("h100_few_heads_prefill", heads)) for heads in (8, 16, 32)]
-    by_heads = [mean_of(measured_cells("h100_sparse_upstream", heads)) for heads in (64, 128)]
-    assert f"it has {mean_of(newer)} times the speed of FlashMLA 9241ae3 in [{len(newer)} shapes]" in faq
-    assert f"{by_heads[0]} times with 64 heads and {by_heads[1]} times with 128. None is slower." in faq
-    assert losses_of(newer)[0] == 0
-    assert f"it has {few[0]}, {few[1]} and {few[2]} times the speed" in faq
-    assert f"an older build of ours has {mean_of(older)} times the speed" in faq
-    assert "and {} of them are slower, at worst {} times as fast".format(*losses_of(older)) in faq
-    assert f"It has {mean_of(measured_cells('h200_prefill'))} times the speed with 64 and 128 heads" in faq
-    assert f"it has {prefill[0]} and {prefill[1]} times the speed" in faq
-    assert f"with 32 heads it has {prefill[2]} times" in faq
 
 
 def test_bars_are_on_the_side_of_the_faster(tmp_path: Path) -> None:

@@ -54,6 +54,28 @@ def choose(group: dist.ProcessGroup | None, choice: Choice) -> Chosen:
     return "symmetric_memory" if (0,) not in able else _without(choice, reason, able)
 
 
+def have_triton(group: dist.ProcessGroup | None, device: torch.device) -> bool:
+    """Say whether all ranks of a group can run kernels in Triton on their devices; every rank calls it."""
+    return all_agree(_has_triton(device), group, device)
+
+
+def all_agree(agrees: bool, group: dist.ProcessGroup | None, device: torch.device) -> bool:
+    """Say whether all ranks of a group agree; every rank calls it, and the host waits for all."""
+    return (0,) not in gather_integers((agrees,), group, device)
+
+
+def _has_triton(device: torch.device) -> bool:
+    if device.type != "cuda":
+        return False
+    try:
+        from mla_kernels.distributed.peer_kernels import probe
+
+        probe(device)
+    except Exception:  # whatever a compiler that is missing or broken raises
+        return False
+    return True
+
+
 def _without(choice: Choice, reason: str | None, able: Sequence[tuple[int, ...]]) -> Chosen:
     """Fall back to collectives where the ranks were free to choose."""
     if choice == "auto":

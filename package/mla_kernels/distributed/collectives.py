@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
+from mla_kernels.distributed.exchange import SendsRecords
 from mla_kernels.distributed.records import LayerShape, Records
 from mla_kernels.errors import GroupError
 
@@ -16,19 +16,7 @@ _gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_int
 """torch 2.13 has renamed it."""
 
 
-class Exchange(Protocol):
-    """What the ranks do before and after the attention of a layer; of one shape, and used by all its layers."""
-
-    def gather(self, own: torch.Tensor) -> torch.Tensor:
-        """Return the queries of all ranks, [world_size * num_heads, tokens, d_qk], from those of each rank's heads."""
-        ...
-
-    def send(self, partials: Records) -> Records:
-        """Give each rank the records of its heads, and return those that all ranks have of the own heads."""
-        ...
-
-
-class Collectives:
+class Collectives(SendsRecords):
     """The exchange by the group's own operations."""
 
     def __init__(self, shape: LayerShape, group: dist.ProcessGroup | None) -> None:

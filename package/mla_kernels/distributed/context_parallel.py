@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
-from mla_kernels.api.ops import decode, merge_states
+from mla_kernels.api.ops import decode
 from mla_kernels.api.selection import decode_kernel
-from mla_kernels.distributed.agreement import Choice, choose, device_of
-from mla_kernels.distributed.collectives import Collectives, Exchange, gather_integers
+from mla_kernels.distributed.agreement import Choice, all_agree, choose, device_of, have_triton
+from mla_kernels.distributed.collectives import Collectives, gather_integers
+from mla_kernels.distributed.exchange import Exchange
 from mla_kernels.distributed.records import LayerShape, Records
 from mla_kernels.distributed.symmetric_memory import Workspaces, allocator
 from mla_kernels.errors import DeviceError, ShapeError, ValueRangeError
@@ -61,6 +64,8 @@ class Step:
     plans : tuple of Plan
         Of each launch, which has up to 128 of the heads.
     q_len : int
+    shape : LayerShape
+        Of the queries and the results of each layer.
     exchange : Exchange
         How the ranks give each other queries and partial results.
     """
@@ -70,6 +75,7 @@ class Step:
     token_lengths: torch.Tensor | None
     plans: tuple[Plan, ...]
     q_len: int
+    shape: LayerShape
     exchange: Exchange
 
 
@@ -80,14 +86,14 @@ class ContextParallel:
 
     Ranks exchange queries and partial results in one of two ways, and all of them in the same one, which the attribute
     ``exchange`` tells. ``collectives`` are an all-gather and an all-to-all of the group. With ``symmetric_memory`` each
-    rank writes into the memory of the others, which takes less time on devices of one host. Its layers share buffers:
-    they run one after another, on one stream or on streams that wait for each other. Batches whose layers overlap have
-    a ``ContextParallel`` each.
+    rank reads and writes the memory of the others, which takes less time on devices of one host; ``has_triton`` tells
+    whether kernels in Triton do that, or copies and barriers. Its layers share buffers: they run one after another, on
+    one stream or on streams that wait for each other. Batches whose layers overlap have a ``ContextParallel`` each.
 
     A rank that is lost, or does not answer, ends a call by ``collectives`` with an error when the time-out of the group
-    is over (``dist.new_group(timeout=...)``). By ``symmetric_memory`` no call waits for another rank; the devices do,
-    for ``timeout``. After that time the barrier stops its device with a message of torch, and the next call that waits
-    for the device raises a CUDA error, as does every later one: end the process.
+    is over (``dist.new_group(timeout=...)``). By ``symmetric_memory`` no ``decode`` waits for another rank; the devices
+    do, for ``timeout``. After that time the kernel that waits stops its device, and the next call that waits for the
+    device raises a CUDA error, as does every later one: end the process.
 
     Parameters
     ----------
@@ -130,7 +136,9 @@ class ContextParallel:
         self._agreed: set[tuple[int, ...]] = set()
         self._exchanges: dict[LayerShape, Exchange] = {}
         self._device = device_of(group)
-        self._workspaces = Workspaces(self.rank, allocator(group, self._device), timeout)
+        self.has_triton = self.exchange == "symmetric_memory" and have_triton(group, self._device)
+        agree = partial(all_agree, group=group, device=self._device) if self.has_triton else None
+        self._workspaces = Workspaces(self.rank, allocator(group, self._device), timeout, agree=agree)
 
     def step(self, q: torch.Tensor, kv_cache: torch.Tensor, block_table: torch.Tensor, seq_lens: torch.Tensor) -> Step:
         """Prepare a decode step: every rank calls it, and all layers use the result.
@@ -160,7 +168,7 @@ class ContextParallel:
             A rank is lost or did not answer in time.
         """
         batch, q_len, num_heads, d_qk = q.shape
-        self._require_agreement((batch, q_len, num_heads, d_qk, q.element_size(), self.interleave), q.device)
+        self._require_agreement((batch, q_len, num_heads, d_qk, _number(q.dtype), self.interleave), q.device)
         # The tokens of a step that a query token does not see are on different ranks, which no causal mask can say.
         seen = seq_lens[:, None] + torch.arange(1 - q_len, 1, dtype=torch.int32, device=seq_lens.device)
         token_lengths = self._own(seen.clamp_(min=0)) if q_len > 1 else None
@@ -170,7 +178,8 @@ class ContextParallel:
             tokens = q.new_empty(1).expand(batch, q_len, heads.stop - heads.start, d_qk)
             kernel = decode_kernel(tokens, kv_cache, None, True)
             plans.append(kernel.plan(lengths, num_heads=tokens.shape[2], q_len=q_len))
-        return Step(block_table, lengths, token_lengths, tuple(plans), q_len, self._exchange(self._shape(q)))
+        shape = self._shape(q)
+        return Step(block_table, lengths, token_lengths, tuple(plans), q_len, shape, self._exchange(shape))
 
     def decode(
         self,
@@ -214,20 +223,16 @@ class ContextParallel:
             A rank is lost or did not answer in time, and the exchange is by collectives.
         """
         batch, q_len, num_heads, d_qk = q.shape
-        tokens, d_v = batch * q_len, D_V[d_qk]
+        d_v = D_V[d_qk]
         if (batch, q_len) != (len(step.lengths), step.q_len):
             requests = f"{len(step.lengths)} requests with {step.q_len} tokens each, as the step has"
             raise ShapeError("q", f"shape {list(q.shape)}", requests)
-        partials = Records(self._shape(q))
+        if self._shape(q) != step.shape:
+            raise ShapeError("q", str(self._shape(q)), f"what the step was made for: {step.shape}")
         queries = step.exchange.gather(q.flatten(0, 1).transpose(0, 1).contiguous())
+        partials = step.exchange.partials()
         self._attend(queries, kv_cache, step, partials, softmax_scale=softmax_scale, kv_scale=kv_scale)
-        received = step.exchange.send(partials)
-        states = (self.world_size, num_heads, tokens)
-        out, lse = merge_states(
-            received.out.view(*states, d_v).transpose(1, 2),
-            received.lse.view(states).transpose(1, 2),
-            out_dtype=out_dtype,
-        )
+        out, lse = step.exchange.merge(partials, out_dtype)
         return out.view(batch, q_len, num_heads, d_v), lse.view(batch, q_len, num_heads).transpose(1, 2)
 
     @staticmethod
@@ -264,7 +269,7 @@ class ContextParallel:
             return
         for rank, other in enumerate(gather_integers(shape, self.group, device)):
             if other != shape:
-                names = "batch, q_len, heads, columns, bytes of an element, interleave"
+                names = "batch, q_len, heads, columns, a number of the type, interleave"
                 raise ShapeError("q", f"{shape} ({names})", f"what rank {rank} has: {other}")
         self._agreed.add(shape)
 
@@ -279,6 +284,11 @@ class ContextParallel:
                 accepts = f"{self._device}, the current device when ContextParallel was made"
                 raise DeviceError("q", str(shape.device), accepts)
         return self._exchanges[shape]
+
+
+def _number(dtype: torch.dtype) -> int:
+    """Return a number of an element type, the same on all ranks."""
+    return int.from_bytes(hashlib.sha256(str(dtype).encode()).digest()[:4])
 
 
 def _launches(heads: int) -> list[slice]:

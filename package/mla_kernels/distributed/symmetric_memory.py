@@ -1,11 +1,18 @@
-"""The exchange by symmetric memory: each rank writes into the memory of the others, and one barrier follows.
+"""The exchange by symmetric memory: each rank reads or writes the memory of the others.
 
-A layer has four small launches beside the attention and ``merge_states``: a copy of the own queries to every rank, a
-barrier, a copy of each rank's partial results to that rank, and a barrier.
+Where Triton works, a layer has two small launches beside the attention (``PeerKernels``): one writes the own queries
+into the memory of every rank and waits for those of all, and one waits for the attention of all ranks and merges the
+partial results of the own heads from where they are. No rank overwrites what another still reads:
 
-No rank overwrites what another still reads, with one buffer for all layers. Call the barriers of layer ``n`` ``A(n)``,
-after the queries are written, and ``B(n)``, after the partial results are. The work of a rank is in the order of its
-stream, and a rank leaves a barrier when all have entered it.
+- Other ranks write the next queries when their merge has ended. It waited for the merge of this rank, which began when
+  this rank's attention, which reads them, had ended.
+- The next attention of this rank overwrites its partial results. It begins when its queries have come from all ranks,
+  which sent them when their merges, which read the results, had ended.
+
+Elsewhere it has four, and ``merge_states``: a copy of the own queries to every rank, a barrier, a copy of each rank's
+partial results to that rank, and a barrier. No rank overwrites what another still reads here either. Call the barriers
+of layer ``n`` ``A(n)``, after the queries are written, and ``B(n)``, after the partial results are. The work of a rank
+is in the order of its stream, and a rank leaves a barrier when all have entered it.
 
 - Queries are read by the attention of layer ``n``, between ``A(n)`` and ``B(n)`` of the rank that has them. Other ranks
   write the next ones after they have left ``B(n)``, which that rank entered when its attention had ended.
@@ -13,8 +20,8 @@ stream, and a rank leaves a barrier when all have entered it.
   them. Other ranks write the next ones after they have left ``A(n + 1)``, which that rank entered when its
   ``merge_states`` had ended.
 
-Both hold for layers of different shapes too, because all of them have queries in the first part of a buffer, and
-partial results in the second one.
+All of this holds for layers of different shapes too, because all of them have queries in the first part of a buffer,
+and partial results in the second one.
 """
 
 from __future__ import annotations
@@ -27,19 +34,30 @@ import torch
 import torch.distributed as dist
 
 from mla_kernels.distributed.collectives import of_group
+from mla_kernels.distributed.exchange import Exchange, SendsRecords
 from mla_kernels.distributed.records import ALIGNMENT, LayerShape, Records
+from mla_kernels.tensors import DTypeLike
 
 _REGION = 512
 """Bytes that a part of a buffer is a multiple of."""
 _COPIES = 64
 """Pairs of tensors that one launch of ``torch._foreach_copy_`` takes. It gives each pair of up to 65,536 elements one
 block, so that the bytes for a rank are cut into several pairs."""
+_MOST_NANOSECONDS = 1 << 62
 _WORD = torch.int64
 """What is copied, whatever its type: the launch moves four elements at a time."""
 
 
 class Buffer(Protocol):
-    """As much memory of every rank, which all ranks can write; torch's ``_SymmetricMemory`` is one."""
+    """As much memory of every rank, which all ranks can write; torch's ``_SymmetricMemory`` is one.
+
+    Attributes
+    ----------
+    buffer_ptrs_dev : int
+        The address, on the own device, of the addresses of the memory of all ranks.
+    """
+
+    buffer_ptrs_dev: int
 
     def get_buffer(self, rank: int, sizes: Sequence[int], dtype: torch.dtype, storage_offset: int = 0) -> torch.Tensor:
         """Return a part of a rank's memory, from an offset in elements."""
@@ -50,6 +68,7 @@ class Buffer(Protocol):
         ...
 
 
+Agree = Callable[[bool], bool]
 Allocate = Callable[[int], Buffer]
 """Allocates a buffer of so many bytes; all ranks call it at the same time."""
 
@@ -66,16 +85,20 @@ class Workspaces:
     allocate : callable
         Allocates a buffer on all ranks.
     timeout : timedelta
-        How long a rank waits in a barrier.
+        How long a device waits for the other ranks.
+    agree : callable, optional
+        Says whether all ranks have said True; all call it at the same time. Kernels in Triton are used where they do.
     """
 
-    def __init__(self, rank: int, allocate: Allocate, timeout: timedelta) -> None:
+    def __init__(self, rank: int, allocate: Allocate, timeout: timedelta, *, agree: Agree | None = None) -> None:
         self._rank = rank
         self._allocate = allocate
         self._timeout = timeout
+        self._agree = agree
+        self._flags: Buffer | None = None
         self._workspaces: list[_Workspace] = []
 
-    def exchange(self, shape: LayerShape) -> SymmetricMemory:
+    def exchange(self, shape: LayerShape) -> Exchange:
         """Return the exchange of a shape; every rank calls it at the same time."""
         queries, partials = (
             -(-shape.world_size * size // _REGION) * _REGION for size in (shape.query_bytes, shape.partial_bytes)
@@ -85,7 +108,31 @@ class Workspaces:
             with of_group():
                 fitting = [_Workspace(self._allocate(max(queries + partials, _REGION)), queries, partials)]
             self._workspaces += fitting
-        return SymmetricMemory(shape, self._rank, min(fitting, key=lambda each: each.bytes), self._timeout)
+        workspace = min(fitting, key=lambda each: each.bytes)
+        by_kernels = self._by_kernels(shape, workspace) if self._agree else None
+        if self._agree and self._agree(by_kernels is not None) and by_kernels:
+            return by_kernels
+        return SymmetricMemory(shape, self._rank, workspace, self._timeout)
+
+    def _by_kernels(self, shape: LayerShape, workspace: _Workspace) -> ByPeerKernels | None:
+        """Return None where Triton fails on this rank; the ranks meet when all have compiled, or failed."""
+        flags = self._zeros(shape)
+        try:
+            return ByPeerKernels(shape, self._rank, workspace, flags, self._timeout)
+        except Exception:  # whatever a compiler raises
+            return None
+
+    def _zeros(self, shape: LayerShape) -> Buffer:
+        """Return the flags of all shapes, which are 0 on this rank; the ranks meet before one of them signals."""
+        if self._flags is None:
+            from mla_kernels.distributed.peer_kernels import BLOCKS
+
+            with of_group():
+                flags = self._allocate(torch.int32.itemsize * shape.world_size * BLOCKS)
+            flags.get_buffer(self._rank, (shape.world_size * BLOCKS,), torch.int32).zero_()
+            torch.cuda.synchronize(shape.device)
+            self._flags = flags
+        return self._flags
 
 
 class _Workspace:
@@ -109,7 +156,7 @@ class _Workspace:
         return queries <= self.queries and partials <= self.partials
 
 
-class SymmetricMemory:
+class SymmetricMemory(SendsRecords):
     """The exchange of one shape by a buffer that all ranks can write.
 
     Attributes
@@ -120,7 +167,8 @@ class SymmetricMemory:
 
     def __init__(self, shape: LayerShape, rank: int, workspace: _Workspace, timeout: timedelta) -> None:
         self._buffer = workspace.buffer
-        self._timeout_ms = -(-timeout // timedelta(milliseconds=1))
+        self._shape = shape
+        self._timeout_ms = milliseconds(timeout)
         self._ranks = range(shape.world_size)
         self._queries = self._part(rank, 0, shape.world_size * shape.query_bytes).view(shape.dtype)
         self._queries = self._queries.view(shape.world_size * shape.num_heads, shape.tokens, shape.d_qk)
@@ -147,8 +195,8 @@ class SymmetricMemory:
 
     def cut_queries(self, own: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the own queries in parts, once for each rank."""
-        aligned = own.clone() if own.data_ptr() % ALIGNMENT else own
-        return torch.split_with_sizes(aligned.view(-1).view(_WORD), self._query_cuts) * len(self._ranks)
+        words = aligned(own).view(-1).view(_WORD)
+        return torch.split_with_sizes(words, self._query_cuts) * len(self._ranks)
 
     def cut_partials(self, partials: Records) -> tuple[torch.Tensor, ...]:
         """Return the records of each rank's heads in parts."""
@@ -168,6 +216,47 @@ class SymmetricMemory:
         """Where the parts of as many bytes lie on each rank."""
         whole = [self._part(rank, first, size).view(_WORD) for rank in self._ranks]
         return [part for words in whole for part in torch.split_with_sizes(words, cuts)]
+
+
+class ByPeerKernels:
+    """The exchange of one shape by kernels that read and write the memory of all ranks."""
+
+    def __init__(self, shape: LayerShape, rank: int, workspace: _Workspace, flags: Buffer, timeout: timedelta) -> None:
+        from mla_kernels.distributed.peer_kernels import PeerKernels
+
+        self._buffers = workspace, flags  # the kernels have only their addresses
+        buffer = workspace.buffer
+        queries = buffer.get_buffer(rank, (shape.world_size * shape.query_bytes,), torch.uint8).view(shape.dtype)
+        self._queries = queries.view(shape.world_size * shape.num_heads, shape.tokens, shape.d_qk)
+        partials = buffer.get_buffer(rank, (shape.world_size * shape.partial_bytes,), torch.uint8, workspace.queries)
+        self._partials = Records(shape, partials)
+        self._kernels = PeerKernels(
+            shape, rank, buffer.buffer_ptrs_dev, flags.buffer_ptrs_dev,
+            first_byte=workspace.queries, timeout=min(milliseconds(timeout) * 1_000_000, _MOST_NANOSECONDS),
+        )  # fmt: skip
+
+    def gather(self, own: torch.Tensor) -> torch.Tensor:
+        """Write the own queries into the memory of every rank, and wait for those of all ranks."""
+        self._kernels.push(aligned(own))
+        return self._queries
+
+    def partials(self) -> Records:
+        """Return the records that the ranks read."""
+        return self._partials
+
+    def merge(self, partials: Records, out_dtype: DTypeLike | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Wait for the attention of all ranks, and merge what they have of the own heads."""
+        return self._kernels.merge(out_dtype)
+
+
+def aligned(own: torch.Tensor) -> torch.Tensor:
+    """Return the own queries where they can be copied in words."""
+    return own.clone() if own.data_ptr() % ALIGNMENT else own
+
+
+def milliseconds(timeout: timedelta) -> int:
+    """Return a time-out in milliseconds, rounded up."""
+    return -(-timeout // timedelta(milliseconds=1))
 
 
 def allocator(group: dist.ProcessGroup | None, device: torch.device) -> Allocate:
@@ -190,3 +279,4 @@ class _Mapped:
         self._own = own
         self.get_buffer = handle.get_buffer
         self.barrier = handle.barrier
+        self.buffer_ptrs_dev = handle.buffer_ptrs_dev

@@ -10,12 +10,14 @@ import sys
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
 
 import mla_kernels as mla
 import pytest
 import torch
 import torch.distributed as dist
-from mla_kernels.distributed import ContextParallel, Step
+from mla_kernels.distributed import ContextParallel, Step, context_parallel
+from mla_kernels.distributed.symmetric_memory import ByPeerKernels
 from mla_kernels.errors import GroupError, MlaError
 from torch import Tensor
 
@@ -97,6 +99,7 @@ class Rank:
         self.want = problem.want(queries)
         self.cache, self.table = problem.part(parallel.rank, parallel.world_size)
         self.step: Step = parallel.step(self.queries[0], self.cache, self.table, problem.seq_lens())
+        assert isinstance(self.step.exchange, ByPeerKernels) is parallel.has_triton
         self.poison()
 
     def poison(self) -> None:
@@ -185,10 +188,18 @@ def main(task: str, exchange: str, file: str, rank: int, world_size: int, device
     dist.init_process_group("nccl", init_method=f"file://{file}", rank=rank, world_size=world_size, timeout=TIME_OUT)
     timeout = SHORT_TIME_OUT if task == "a_lost_rank" else TIME_OUT
     try:
-        parallel = ContextParallel(interleave=PAGE, exchange=exchange, timeout=timeout)  # type: ignore[arg-type]
+        with pytest.MonkeyPatch.context() as patch:
+            if exchange == "copies":  # symmetric memory where Triton does not work
+                exchange = "symmetric_memory"
+                patch.setattr(context_parallel, "have_triton", lambda group, device: False)
+                expects_kernels = False
+            else:
+                expects_kernels = exchange == "symmetric_memory" and find_spec("triton") is not None
+            parallel = ContextParallel(interleave=PAGE, exchange=exchange, timeout=timeout)  # type: ignore[arg-type]
     except GroupError as error:
         print(error, flush=True)
         os._exit(LACKS)
+    assert parallel.has_triton is expects_kernels
     TASKS[task](parallel)
     os._exit(0)  # a group whose rank is lost cannot be taken down
 

@@ -17,7 +17,9 @@ MOST_SECONDS = 300
 
 
 @pytest.mark.parametrize("world_size", [2, 4])
-@pytest.mark.parametrize("task", ["results", "symmetric_memory", "choices", "unequal_shapes", "a_lost_rank"])
+@pytest.mark.parametrize(
+    "task", ["results", "symmetric_memory", "choices", "unequal_shapes", "other_queries", "a_lost_rank"]
+)
 def test_ranks(task: str, world_size: int, tmp_path: Path) -> None:
     ranks = [
         subprocess.Popen(

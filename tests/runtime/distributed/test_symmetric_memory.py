@@ -9,8 +9,9 @@ from datetime import timedelta
 
 import pytest
 import torch
+from mla_kernels.distributed import symmetric_memory
 from mla_kernels.distributed.records import LayerShape, Records
-from mla_kernels.distributed.symmetric_memory import Workspaces
+from mla_kernels.distributed.symmetric_memory import SymmetricMemory, Workspaces
 
 from tests.runtime.distributed.stand_in import MOST_SECONDS, Rank, Threads
 
@@ -118,3 +119,26 @@ def test_a_query_that_is_not_aligned() -> None:
     workspaces = Workspaces(0, Rank(Threads(1), 0, lambda _: None).allocate, timedelta(seconds=1))
     own = torch.randn(2 * 3 * 64 + 1).bfloat16()[1:].view(2, 3, 64)
     assert torch.equal(workspaces.exchange(shape).gather(own), own)
+
+
+@pytest.mark.parametrize("all_agree", [True, False])
+@pytest.mark.parametrize("compiles", [True, False])
+def test_all_ranks_have_kernels_or_none(monkeypatch: pytest.MonkeyPatch, compiles: bool, all_agree: bool) -> None:
+    """A rank on which Triton fails says so, and each copies then."""
+    said: list[bool] = []
+
+    class Kernels:
+        def __init__(self, *_: object) -> None:
+            if not compiles:
+                raise RuntimeError("no compiler")
+
+    def agree(own: bool) -> bool:
+        said.append(own)
+        return own and all_agree
+
+    monkeypatch.setattr(symmetric_memory, "ByPeerKernels", Kernels)
+    monkeypatch.setattr(Workspaces, "_zeros", lambda self, shape: None)
+    allocate = Rank(Threads(1), 0, lambda _: None).allocate
+    exchange = Workspaces(0, allocate, timedelta(seconds=1), agree=agree).exchange(shapes(1)[0])
+    assert said == [compiles]
+    assert isinstance(exchange, Kernels if compiles and all_agree else SymmetricMemory)

@@ -84,6 +84,17 @@ def unequal_shapes(rank: int, world_size: int) -> None:
             parallel.step(q, cache, table, lengths)
 
 
+def other_queries(rank: int, world_size: int) -> None:
+    """Queries of which the step knows nothing are refused before a rank sends them."""
+    q, cache = torch.zeros(2, 1, 4, 576), torch.zeros(2, PAGE, 576)
+    table, lengths = torch.zeros(2, 1, dtype=torch.int32), torch.ones(2, dtype=torch.int32)
+    parallel = ContextParallel(interleave=PAGE)
+    step = parallel.step(q, cache, table, lengths)
+    for other in (q[:1], q[:, :, :3], q.half(), torch.zeros(2, 1, 4, 512)):
+        with pytest.raises(ShapeError, match="step"):
+            parallel.decode(other, cache, step, softmax_scale=SCALE)
+
+
 def a_lost_rank(rank: int, world_size: int) -> None:
     """The last rank ends after the step; the others' next layer ends with an error."""
     q, cache = torch.zeros(2, 1, 4, 576), torch.zeros(2, PAGE, 576)
@@ -136,7 +147,9 @@ def choices(rank: int, world_size: int) -> None:
                 agreement.choose(None, "symmetric_memory")
 
 
-TASKS = {task.__name__: task for task in (results, symmetric_memory, choices, unequal_shapes, a_lost_rank)}
+TASKS = {
+    task.__name__: task for task in (results, symmetric_memory, choices, unequal_shapes, other_queries, a_lost_rank)
+}
 
 
 def main(task: str, rank: int, world_size: int, file: str) -> None:
