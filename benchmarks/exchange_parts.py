@@ -6,14 +6,14 @@ import statistics
 from datetime import timedelta
 from functools import partial
 
-import mla_kernels as mla
 import torch
 import torch.distributed as dist
 from mla_kernels.diagnostics.bench.timing import Call
 from mla_kernels.distributed.agreement import all_agree, device_of
 from mla_kernels.distributed.collectives import Collectives
+from mla_kernels.distributed.exchange import merge_records
 from mla_kernels.distributed.records import LayerShape, Records
-from mla_kernels.distributed.symmetric_memory import SymmetricMemory, Workspaces, allocator
+from mla_kernels.distributed.symmetric_memory import ByCopies, Workspaces, allocator
 from mla_kernels.formats import HEAD_DIM, LATENT
 
 Row = dict[str, float]
@@ -59,7 +59,7 @@ class Parts:
         self.buffer = allocate(self.ranks * max(self.shape.query_bytes, self.shape.partial_bytes))
         self.collectives = Collectives(self.shape, None)
         copies = Workspaces(self.rank, allocate, timeout).exchange(self.shape)
-        assert isinstance(copies, SymmetricMemory)
+        assert isinstance(copies, ByCopies)
         self.copying = copies
         self.kernels = Workspaces(
             self.rank, allocate, timeout, agree=partial(all_agree, group=None, device=device)
@@ -89,13 +89,6 @@ class Parts:
     def pull(self) -> None:
         """What all ranks have of the own heads, in one concatenation."""
         torch.cat([self.of_peer(peer, self.shape.partial_bytes) for peer in range(self.ranks)])
-
-    def merge_records(self, records: Records) -> object:
-        """``merge_states`` of what all ranks have of the own heads."""
-        states = (self.ranks, self.shape.num_heads, self.shape.tokens)
-        return mla.merge_states(
-            records.out.view(*states, LATENT).transpose(1, 2), records.lse.view(states).transpose(1, 2)
-        )
 
     def by_collectives(self) -> object:
         """A layer without its attention."""
@@ -136,8 +129,8 @@ class Parts:
             "a copy to a peer": self.copy_there,
             "partials, one launch": self.push_partials,
             "partials, pulled": self.pull,
-            "merge": lambda: self.merge_records(self.partials),
-            "merge of a peer's memory": lambda: self.merge_records(there),
+            "merge": lambda: merge_records(self.partials, self.shape),
+            "merge of a peer's memory": lambda: merge_records(there, self.shape),
             "all-gather": lambda: self.collectives.gather(self.own),
             "all-to-all": lambda: self.collectives.send(self.partials),
             "collectives": self.by_collectives,

@@ -49,10 +49,22 @@ class SendsRecords(Exchange):
 
     def merge(self, partials: Records, out_dtype: DTypeLike | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Send the records, and merge those that arrive."""
-        received = self.send(partials)
-        states = (self._shape.world_size, self._shape.num_heads, self._shape.tokens)
-        return merge_states(
-            received.out.view(*states, self._shape.d_v).transpose(1, 2),
-            received.lse.view(states).transpose(1, 2),
-            out_dtype=out_dtype,
-        )
+        return merge_records(self.send(partials), self._shape, out_dtype)
+
+
+def merge_records(
+    records: Records, shape: LayerShape, out_dtype: DTypeLike | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Merge the records that all ranks have of the heads of one.
+
+    Returns
+    -------
+    out : [tokens, num_heads, d_v]
+    lse : float32 [tokens, num_heads]
+    """
+    states = (shape.world_size, shape.num_heads, shape.tokens)
+    return merge_states(
+        records.out.view(*states, shape.d_v).transpose(1, 2),
+        records.lse.view(states).transpose(1, 2),
+        out_dtype=out_dtype,
+    )

@@ -26,6 +26,7 @@ and partial results in the second one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
@@ -43,9 +44,11 @@ _REGION = 512
 _COPIES = 64
 """Pairs of tensors that one launch of ``torch._foreach_copy_`` takes. It gives each pair of up to 65,536 elements one
 block, so that the bytes for a rank are cut into several pairs."""
-_MOST_NANOSECONDS = 1 << 62
 _WORD = torch.int64
 """What is copied, whatever its type: the launch moves four elements at a time."""
+_MOST_NANOSECONDS = 1 << 62
+"""Of a time-out, which a kernel adds to a time in 64 bits."""
+_logger = logging.getLogger(__name__)
 
 
 class Buffer(Protocol):
@@ -69,6 +72,7 @@ class Buffer(Protocol):
 
 
 Agree = Callable[[bool], bool]
+"""Says whether all ranks agree; all call it at the same time."""
 Allocate = Callable[[int], Buffer]
 """Allocates a buffer of so many bytes; all ranks call it at the same time."""
 
@@ -87,7 +91,7 @@ class Workspaces:
     timeout : timedelta
         How long a device waits for the other ranks.
     agree : callable, optional
-        Says whether all ranks have said True; all call it at the same time. Kernels in Triton are used where they do.
+        Kernels in Triton are used where the ranks agree that all have compiled them; without it, never.
     """
 
     def __init__(self, rank: int, allocate: Allocate, timeout: timedelta, *, agree: Agree | None = None) -> None:
@@ -112,7 +116,7 @@ class Workspaces:
         by_kernels = self._by_kernels(shape, workspace) if self._agree else None
         if self._agree and self._agree(by_kernels is not None) and by_kernels:
             return by_kernels
-        return SymmetricMemory(shape, self._rank, workspace, self._timeout)
+        return ByCopies(shape, self._rank, workspace, self._timeout)
 
     def _by_kernels(self, shape: LayerShape, workspace: _Workspace) -> ByPeerKernels | None:
         """Return None where Triton fails on this rank; the ranks meet when all have compiled, or failed."""
@@ -120,6 +124,7 @@ class Workspaces:
         try:
             return ByPeerKernels(shape, self._rank, workspace, flags, self._timeout)
         except Exception:  # whatever a compiler raises
+            _logger.warning("Triton failed on rank %s, so all ranks copy in this shape", self._rank, exc_info=True)
             return None
 
     def _zeros(self, shape: LayerShape) -> Buffer:
@@ -156,8 +161,8 @@ class _Workspace:
         return queries <= self.queries and partials <= self.partials
 
 
-class SymmetricMemory(SendsRecords):
-    """The exchange of one shape by a buffer that all ranks can write.
+class ByCopies(SendsRecords):
+    """The exchange of one shape by copies into a buffer that all ranks can write, and barriers.
 
     Attributes
     ----------

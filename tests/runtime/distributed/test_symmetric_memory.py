@@ -11,7 +11,7 @@ import pytest
 import torch
 from mla_kernels.distributed import symmetric_memory
 from mla_kernels.distributed.records import LayerShape, Records
-from mla_kernels.distributed.symmetric_memory import SymmetricMemory, Workspaces
+from mla_kernels.distributed.symmetric_memory import ByCopies, Workspaces
 
 from tests.runtime.distributed.stand_in import MOST_SECONDS, Rank, Threads
 
@@ -123,7 +123,9 @@ def test_a_query_that_is_not_aligned() -> None:
 
 @pytest.mark.parametrize("all_agree", [True, False])
 @pytest.mark.parametrize("compiles", [True, False])
-def test_all_ranks_have_kernels_or_none(monkeypatch: pytest.MonkeyPatch, compiles: bool, all_agree: bool) -> None:
+def test_all_ranks_have_kernels_or_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, compiles: bool, all_agree: bool
+) -> None:
     """A rank on which Triton fails says so, and each copies then."""
     said: list[bool] = []
 
@@ -141,4 +143,5 @@ def test_all_ranks_have_kernels_or_none(monkeypatch: pytest.MonkeyPatch, compile
     allocate = Rank(Threads(1), 0, lambda _: None).allocate
     exchange = Workspaces(0, allocate, timedelta(seconds=1), agree=agree).exchange(shapes(1)[0])
     assert said == [compiles]
-    assert isinstance(exchange, Kernels if compiles and all_agree else SymmetricMemory)
+    assert ("no compiler" in caplog.text) is not compiles
+    assert isinstance(exchange, Kernels if compiles and all_agree else ByCopies)
