@@ -14,6 +14,7 @@ from tests.support.problems import Decode, broadcast
 from tests.support.rows import Row
 
 TMA = [row for row in DENSE if row.load == "tma"]
+ROWS_M64 = [row for row in DENSE if row.schedule == "rows_m64"]
 PAGES = (1, 2, 8, 16, 24, 32, 48, 61, 64, 128, 192, 576)
 
 each_layout = pytest.mark.parametrize(
@@ -65,6 +66,13 @@ def test_strides(variant: Row, paged: bool, split: bool, num_heads: int) -> None
         split_q=split,
         split_kv=split,
     ).check()
+
+
+@each_with("q_len, num_heads", [(1, 20), (1, 72), (1, 96), (3, 12), (3, 20), (3, 96)], ROWS_M64)
+@pytest.mark.parametrize("strided", [False, True])
+def test_heads_that_fill_no_tile(variant: Row, strided: bool, q_len: int, num_heads: int) -> None:
+    """TMA loads rows of tokens that lie one after the other, or of one token; memory between them is poisoned."""
+    Decode(variant.name, lengths=(2000, 140, 0, 1), strided=strided, q_len=q_len, num_heads=num_heads).check()
 
 
 @pytest.mark.parametrize("split", [False, True])

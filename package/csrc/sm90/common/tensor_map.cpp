@@ -162,11 +162,10 @@ Status encode_kv_maps(const PagedKvView& kv, const Traits& traits, CUtensorMap* 
 }
 
 Status encode_query_maps(const QueryRows& q, DType dtype, CUtensorMap* latent, CUtensorMap* rope) {
-  const int heads = static_cast<int>(std::min<int64_t>(q.num_heads, kTileRows));
   const auto rows = [&](const void* data, int columns, const int64_t (&stride)[3]) {
     return Rows(data, columns,
-                {{q.num_heads, stride[2], heads},
-                 {q.q_len, stride[1], kTileRows / heads},
+                {{q.num_heads, stride[2], q.box_heads},
+                 {q.q_len, stride[1], kTileRows / q.box_heads},
                  {q.batch, stride[0], 1}},
                 dtype, CU_TENSOR_MAP_SWIZZLE_128B);
   };

@@ -14,7 +14,9 @@ using cuda::Traits;
 Status encode_kv_maps(const PagedKvView& kv, const Traits& traits, CUtensorMap* latent,
                       CUtensorMap* rope);
 
-// Queries [batch, q_len, num_heads] are latent and rope rows, with their strides in this order.
+// Queries [batch, q_len, num_heads] are latent and rope rows, with their strides in this order. A
+// box has kTileRows of them: `box_heads` heads of each of its tokens. Those past the last head or
+// token are zeros.
 struct QueryRows {
   int64_t batch;
   int64_t q_len;
@@ -25,6 +27,7 @@ struct QueryRows {
   const int64_t (&rope_stride)[3];
   int latent_columns;
   int rope_columns;  // 0: the rows have no rope part, and `rope` no map
+  int box_heads;     // divides kTileRows
 };
 
 // @pre The rows are aligned to 16 bytes, and no stride is 0 that is used.

@@ -67,6 +67,9 @@ template <class View>
 struct QueryView {
   CUtensorMap latent_map;  // if by_tma
   CUtensorMap rope_map;
+  // The heads of a token, as the maps have them: num_heads, or all query rows of a request, if its
+  // tokens lie one after the other.
+  Divisor map_heads;
   View latent;
   View rope;
   int32_t is_aligned_to_16;  // bytes

@@ -47,6 +47,14 @@ bool is_query_aligned(const Problem& p, const Traits& traits) {
                                                {p.q_rope_stride_h, p.num_heads}}));
 }
 
+// Whether the query tokens of a request lie one after the other, so that its rows are those of one
+// token with more heads.
+bool are_tokens_one(const Problem& p, const Traits& traits) {
+  const bool has_rope = traits.format().rope > 0;
+  return !is_ragged(p) && p.q_latent_stride_s == p.num_heads * p.q_latent_stride_h &&
+         (!has_rope || p.q_rope_stride_s == p.num_heads * p.q_rope_stride_h);
+}
+
 int64_t max_partials(const Shape& shape) {
   if (shape.max_splits == 1) return 0;
   if (shape.max_splits > 1) return int64_t{shape.batch} * shape.max_splits;
@@ -125,8 +133,13 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   query.latent = rows(p, p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
   query.rope = rows(p, p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
   query.is_aligned_to_16 = is_query_aligned(p, traits);
+  const bool tokens_fit =
+      shape.q_len == 1 || kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0;
+  const bool is_one_token = !tokens_fit && are_tokens_one(p, traits);
+  query.map_heads =
+      is_one_token ? Divisor(static_cast<uint32_t>(std::max(shape.rows, 1))) : shape.heads;
   query.by_tma = traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 &&
-                 (kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0);
+                 (tokens_fit || is_one_token);
   // The queries of a request follow from its number where all have as many tokens. Without capacity
   // there are no maps, and the warps that dequantize do not expect an early Q.
   query.first_is_early = query.by_tma && !query.is_one_batch && traits.load == Load::tma &&
@@ -164,9 +177,15 @@ Status encode_maps(const Problem& p, const Traits& traits, Params* params) {
   auto& query = params->query;
   if (!query.by_tma) return {};
   const CacheFormat& format = traits.format();
-  return encode_query_maps({p.batch, p.q_len, p.num_heads, query.latent.data, query.latent.stride,
-                            query.rope.data, query.rope.stride, format.latent, format.rope},
-                           traits.q, &query.latent_map, &query.rope_map);
+  const Shape& shape = params->shape;
+  const int64_t heads = query.map_heads.value();
+  const int64_t tokens = p.q_len * p.num_heads / heads;
+  const bool has_one_token = shape.q_len == 1 || tokens == 1;  // a tile
+  const int box_heads = has_one_token ? kTileRows : std::min(shape.num_heads, kTileRows);
+  return encode_query_maps(
+      {p.batch, tokens, heads, query.latent.data, query.latent.stride, query.rope.data,
+       query.rope.stride, format.latent, format.rope, box_heads},
+      traits.q, &query.latent_map, &query.rope_map);
 }
 
 }  // namespace mla::sm90::decode

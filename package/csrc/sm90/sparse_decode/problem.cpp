@@ -69,6 +69,7 @@ void set_query(const Problem& p, const Traits& traits, QueryView<TokenView>* que
   query->latent =
       tokens(p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h, p.q_len);
   query->rope = tokens(p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h, p.q_len);
+  query->map_heads = Divisor(static_cast<uint32_t>(std::max<int64_t>(p.num_heads, 1)));
   bool has_strides = true;
   query->is_aligned_to_16 = true;
   const bool has_rope = traits.format().rope > 0;
@@ -81,7 +82,7 @@ void set_query(const Problem& p, const Traits& traits, QueryView<TokenView>* que
                    (p.num_heads <= 1 || stride[2] > 0);
   }
   // A warp copies rows with strides of 0, which a rope part of zeros has.
-  query->by_tma = query->is_aligned_to_16 && has_strides && p.num_heads % kTileRows == 0;
+  query->by_tma = traits.schedule == Schedule::rows_m64 && query->is_aligned_to_16 && has_strides;
 }
 
 // A cache and what is selected of it.
@@ -235,10 +236,11 @@ Status encode_maps(const Traits& traits, Params* params) {
   auto& query = params->query;
   if (!query.by_tma) return {};
   const int64_t q_len = query.latent.q_len.value();
-  return encode_query_maps({params->shape.batch / q_len, q_len, params->shape.num_heads,
-                            query.latent.data, query.latent.stride, query.rope.data,
-                            query.rope.stride, traits.format().latent, traits.format().rope},
-                           traits.q, &query.latent_map, &query.rope_map);
+  return encode_query_maps(
+      {params->shape.batch / q_len, q_len, params->shape.num_heads, query.latent.data,
+       query.latent.stride, query.rope.data, query.rope.stride, traits.format().latent,
+       traits.format().rope, kTileRows},
+      traits.q, &query.latent_map, &query.rope_map);
 }
 
 }  // namespace mla::sm90::sparse_decode

@@ -22,7 +22,9 @@ class MmaQkSoftmax {
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
   using Query = decltype(cute::make_tensor<Element>(cute::partition_shape_A(
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<Format::kRegisterChunks * kChunk>>{})));
-  using Softmax = rows_m64::Softmax<Logits, kPParts<Format>, Format::kConvertsQuery, Params>;
+  // Where KV is dequantized, tensor cores are not the limit.
+  using Softmax = rows_m64::Softmax<Logits, kPParts<Format>, Format::kConvertsQuery,
+                                    !Format::kDequantizes, Params>;
   using Rows = typename Softmax::Rows;
   static constexpr int kStepsOfChunk = 4;  // of the tensor cores
   static constexpr int kStepWords = 4;     // of a thread

@@ -26,8 +26,9 @@ struct ExponentRange<0> {
 };
 
 // `Logits` is a thread's fragment of a tile. Rows of Q may have been scaled, each by a factor of
-// its own, which the scale of the row's logits takes back.
-template <class Logits, int kParts, bool kRowsAreScaled, class Params,
+// its own, which the scale of the row's logits takes back. If `kClearsMissingRows`, P of the rows
+// of a tile that the request does not have is 0, which costs tensor cores the least energy.
+template <class Logits, int kParts, bool kRowsAreScaled, bool kClearsMissingRows, class Params,
           class Range = ExponentRange<0>>
 class Softmax {
   static constexpr int kLogits = cute::size(Logits{});
@@ -51,9 +52,11 @@ class Softmax {
     seen_by_all_ = visible - hidden;
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
-      const int s = params_.shape.token_of(request_row(i));
+      const int row = request_row(i);
+      const int s = params_.shape.token_of(row);
       limit_[i] = params_.causal ? visible - hidden + s : visible;
-      shift_[i] = -FLT_MAX;
+      const bool is_missing = kClearsMissingRows && row >= query_rows(params_, work);
+      shift_[i] = is_missing ? FLT_MAX : -FLT_MAX;
       sum_[i] = 0;
       if constexpr (Params::kIsSparse) max_logit_[i] = -INFINITY;
     }

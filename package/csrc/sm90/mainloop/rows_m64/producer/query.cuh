@@ -79,8 +79,9 @@ struct QueryProducer {
   __device__ void copy_boxes(uint32_t tile, int32_t query) const {
     int32_t row = first_row;
     asm volatile("" : "+r"(row));  // or the compiler keeps the row's token in a register
-    const QueryCoordinates at = params.query.coordinates(query, params.shape.token_of(row));
-    const int32_t h = params.shape.head_of(row);
+    const int32_t token = params.query.map_heads.quotient(row);
+    const int32_t h = params.query.map_heads.remainder(row, token);
+    const QueryCoordinates at = params.query.coordinates(query, token);
 #pragma unroll 1
     for (int half = 0; half < Format::kHalves; ++half) {
       const auto latent = latent_state<Format>(tile, half);
