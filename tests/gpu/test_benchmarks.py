@@ -18,6 +18,7 @@ from benchmarks import shared_prefix
 from benchmarks.command import main
 from benchmarks.ops import caches_cuda, cuda, decode_cuda, run_cuda, sparse_cuda
 from benchmarks.ops.sparse_problems import SparseDecode, SparsePrefill
+from benchmarks.ops.sparse_tensors import chosen
 from benchmarks.peers import adapters
 from benchmarks.side_by_side import libraries, run
 from benchmarks.side_by_side.cells import ALL, SUITES, Suite, dense
@@ -46,6 +47,13 @@ def test_ceilings() -> None:
     assert 1e11 < read < 2e13
     assert 1e13 < gemm < 1e16
     assert gemm / read > 10
+
+
+def test_selected_rows_are_in_random_order() -> None:
+    """Half of all neighbours ascend; without sorting, ``torch.topk`` returns indices of which all ascend on a GPU."""
+    rows = chosen(16, 2048, 8192, torch.Generator("cuda").manual_seed(0))
+    assert all(len(row.unique()) == 2048 for row in rows)
+    assert (rows.diff() > 0).float().mean().item() == pytest.approx(0.5, abs=0.02)
 
 
 def test_replays_take_what_their_calls_take() -> None:

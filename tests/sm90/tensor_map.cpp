@@ -1,79 +1,16 @@
 // Checks the tensor maps of dense decode against what a launch's tensors say; prints what differs
 // and exits with 1.
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
 #include <cstring>
-#include <initializer_list>
 #include <iterator>
 #include <numeric>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #include "common/status.h"
-#include "cuda/device.h"
 #include "sm90/decode/problem.h"
-
-namespace {
-
-std::atomic<int> encoded{0};
-std::atomic<bool> refuses{false};
-
-// What a map is asked to be; here, it is what a map consists of.
-struct Request {
-  uint64_t data;
-  uint32_t type, rank;
-  uint64_t extents[5], strides[4];
-  uint32_t box[5];
-  uint32_t swizzle;
-};
-static_assert(sizeof(Request) <= sizeof(CUtensorMap));
-
-template <class Number, size_t kSize>
-void set(Number (&to)[kSize], std::initializer_list<std::common_type_t<Number>> numbers) {
-  std::copy(numbers.begin(), numbers.end(), to);
-}
-
-CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
-                const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
-                const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
-                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-  ++encoded;
-  if (refuses) return CUDA_ERROR_INVALID_VALUE;
-  Request request = {};
-  request.data = reinterpret_cast<uintptr_t>(data);
-  request.type = static_cast<uint32_t>(type);
-  request.rank = rank;
-  request.swizzle = static_cast<uint32_t>(swizzle);
-  for (cuuint32_t i = 0; i < rank; ++i) {
-    request.extents[i] = extents[i];
-    request.box[i] = box[i];
-    if (i > 0) request.strides[i - 1] = strides[i - 1];
-    if (steps[i] != 1) return CUDA_ERROR_INVALID_VALUE;
-  }
-  memset(map, 0, sizeof *map);
-  memcpy(map, &request, sizeof request);
-  return CUDA_SUCCESS;
-}
-
-}  // namespace
-
-extern "C" {
-cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** address, unsigned,
-                                             unsigned long long,
-                                             cudaDriverEntryPointQueryResult* result) {
-  const bool known = std::string(name) == "cuTensorMapEncodeTiled";
-  *address = known ? reinterpret_cast<void*>(encode) : nullptr;
-  *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
-  return cudaSuccess;
-}
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaDeviceGetAttribute(int*, cudaDeviceAttr, int) { return cudaErrorNoDevice; }
-const char* cudaGetErrorName(cudaError_t) { return ""; }
-const char* cudaGetErrorString(cudaError_t) { return ""; }
-}
+#include "tests/sm90/tensor_map_driver.h"
 
 namespace {
 
@@ -90,20 +27,10 @@ Status encode_maps(const Traits& traits, Params* params) {
   return decode::encode_maps(problem, traits, params);
 }
 
-std::atomic<int> failures{0};
-
-void check(bool passed, const std::string& what) {
-  if (passed) return;
-  std::printf("FAILED: %s\n", what.c_str());
-  ++failures;
-}
-
 constexpr Traits kBf16 = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::rows_m64};
 constexpr Traits kFp8 = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::rows_m64};
 constexpr Traits kSwapAb = {DType::bf16, DType::bf16, DType::bf16, Load::tma, Schedule::swap_ab};
 constexpr Traits kFp8SwapAb = {DType::bf16, DType::e4m3, DType::bf16, Load::tma, Schedule::swap_ab};
-
-void* address(uint64_t number) { return reinterpret_cast<void*>(number); }
 
 Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
   Params params = {};
@@ -120,6 +47,7 @@ Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
   params.kv.is_in_groups = page_size % 8 == 0;
   params.query.latent = {address(q), {q_stride * 32, q_stride * 16, q_stride}};
   params.query.rope = {address(q + 1024), {q_stride * 32, q_stride * 16, q_stride}};
+  params.query.map_heads = Divisor(16);
   params.query.by_tma = 1;
   return params;
 }

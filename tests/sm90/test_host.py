@@ -19,6 +19,18 @@ def test_tensor_maps(tmp_path: Path) -> None:
     )
 
 
+def test_query_boxes(tmp_path: Path) -> None:
+    """Which heads and tokens a tile of queries is, of any number of heads."""
+    host.check(
+        tmp_path,
+        "tests/sm90/query_boxes.cpp",
+        "package/csrc/common/status.cpp",
+        "package/csrc/sm90/common/tensor_map.cpp",
+        "package/csrc/sm90/decode/problem.cpp",
+        "package/csrc/sm90/scheduler/shape.cpp",
+    )
+
+
 def test_uniform_plan(tmp_path: Path) -> None:
     """Equal requests, cut in closed form."""
     host.check(tmp_path, "tests/sm90/uniform_plan.cpp")

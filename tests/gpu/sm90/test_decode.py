@@ -140,7 +140,7 @@ def test_heads_of_ragged_queries(variant: Row, q_len: int, num_heads: int, causa
     ).check()
 
 
-@each_with("q_len, num_heads", [(1, heads) for heads in (1, 3, 8, 15, 16, 32, 64, 128)])
+@each_with("q_len, num_heads", [(1, heads) for heads in (1, 3, 8, 15, 16, 20, 32, 64, 96, 128, 130)])
 def test_requests_without_query_tokens(variant: Row, q_len: int, num_heads: int) -> None:
     assert q_len == max(ONE)
     Decode(variant.name, lengths=RAGGED_LENGTHS, q_lens=ONE, num_heads=num_heads).check()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.gpu.support.sm90 import DENSE, each, each_with
-from tests.gpu.support.tensors import padded
+from tests.gpu.support.tensors import in_larger, padded
 from tests.support import memory
 from tests.support.compare import assert_same_bytes
 from tests.support.problems import Decode, broadcast
@@ -68,11 +68,31 @@ def test_strides(variant: Row, paged: bool, split: bool, num_heads: int) -> None
     ).check()
 
 
-@each_with("q_len, num_heads", [(1, 20), (1, 72), (1, 96), (3, 12), (3, 20), (3, 96)], ROWS_M64)
+@each_with("q_len, num_heads", [*((1, heads) for heads in (20, 72, 96, 130, 160)), (3, 12), (3, 20), (3, 96)], ROWS_M64)
 @pytest.mark.parametrize("strided", [False, True])
 def test_heads_that_fill_no_tile(variant: Row, strided: bool, q_len: int, num_heads: int) -> None:
-    """TMA loads rows of tokens that lie one after the other, or of one token; memory between them is poisoned."""
     Decode(variant.name, lengths=(2000, 140, 0, 1), strided=strided, q_len=q_len, num_heads=num_heads).check()
+
+
+@each_with("q_len, num_heads", [(1, 20), (3, 20), (3, 96)], ROWS_M64)
+@pytest.mark.parametrize(
+    ("latent", "rope"),
+    [
+        ((0, 0, 0, 16), (0, 0, 0, 16)),  # between rows, which have one stride all the same
+        ((0, 2, 0, 0), (0, 2, 0, 0)),  # between requests
+        ((0, 0, 2, 0), (0, 0, 0, 0)),  # between the tokens of one of both
+        ((0, 0, 0, 0), (0, 0, 2, 0)),
+    ],
+)
+def test_memory_between_queries(
+    variant: Row, latent: tuple[int, ...], rope: tuple[int, ...], q_len: int, num_heads: int
+) -> None:
+    """TMA loads heads that fill no tile where rows of several tokens have one stride; NaN is between them."""
+    problem = Decode(variant.name, lengths=(2000, 140, 0, 1), q_len=q_len, num_heads=num_heads, split_q=True)
+    inputs = problem.tensors()
+    inputs["q"] = tuple(in_larger(part, *more) for part, more in zip(inputs["q"], (latent, rope), strict=True))
+    out, lse = problem.launch(inputs)
+    problem.compare(out, lse, *problem.expected())
 
 
 @pytest.mark.parametrize("split", [False, True])

@@ -25,7 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @each_sparse_prefill
-@pytest.mark.parametrize("num_heads", [64, 128])
+@pytest.mark.parametrize("num_heads", [32, 64, 96, 128])
 @pytest.mark.parametrize("q_len", [132, 600])
 def test_prompts(variant: Row, q_len: int, num_heads: int) -> None:
     heads = variant.heads(num_heads)

@@ -24,6 +24,14 @@ def padded(tensor: Tensor, pad: int) -> Tensor:
     return copy.copy_(tensor)
 
 
+def in_larger(tensor: Tensor, *more: int) -> Tensor:
+    """The same values on the GPU at the begin of a tensor of NaN that is larger by ``more`` in each dimension."""
+    extents = [extent + added for extent, added in zip(tensor.shape, more, strict=True)]
+    large = torch.empty(extents, dtype=tensor.dtype, device="cuda")
+    set_all_bits(large)
+    return large[tuple(map(slice, tensor.shape))].copy_(tensor)
+
+
 def set_all_bits(*tensors: Tensor) -> None:
     """Fill tensors with bytes of 0xFF, which is NaN in every floating-point type."""
     for tensor in tensors:

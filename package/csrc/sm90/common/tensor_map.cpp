@@ -1,6 +1,5 @@
 #include "sm90/common/tensor_map.h"
 
-#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <tuple>

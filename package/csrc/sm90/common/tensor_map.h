@@ -30,7 +30,7 @@ struct QueryRows {
   int box_heads;     // divides kTileRows
 };
 
-// @pre The rows are aligned to 16 bytes, and no stride is 0 that is used.
+// @pre The rows are aligned to 16 bytes.
 Status encode_query_maps(const QueryRows& rows, DType dtype, CUtensorMap* latent,
                          CUtensorMap* rope);
 

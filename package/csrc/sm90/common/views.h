@@ -73,7 +73,7 @@ struct QueryView {
   View latent;
   View rope;
   int32_t is_aligned_to_16;  // bytes
-  int32_t by_tma;            // a tile is a box: whole tokens, or some heads of one token
+  int32_t by_tma;            // a tile is one box of the maps
   int32_t is_one_batch;      // requests have different numbers of tokens
   int32_t first_is_early;    // that of a block's first work tile does not wait for the length
 

@@ -49,7 +49,7 @@ bool is_query_aligned(const Problem& p, const Traits& traits) {
 
 // Whether the query tokens of a request lie one after the other, so that its rows are those of one
 // token with more heads.
-bool are_tokens_one(const Problem& p, const Traits& traits) {
+bool are_tokens_contiguous(const Problem& p, const Traits& traits) {
   const bool has_rope = traits.format().rope > 0;
   return !is_ragged(p) && p.q_latent_stride_s == p.num_heads * p.q_latent_stride_h &&
          (!has_rope || p.q_rope_stride_s == p.num_heads * p.q_rope_stride_h);
@@ -69,6 +69,28 @@ bool combines(const Shape& shape) {
 // A view of queries or results. Ragged ones are found by their first token.
 RowView rows(const Problem& p, void* data, int64_t b, int64_t s, int64_t h) {
   return {data, {is_ragged(p) ? s : b, s, h}};
+}
+
+void set_query(const Problem& p, const Traits& traits, Params* params) {
+  const Shape& shape = params->shape;
+  auto& query = params->query;
+  query.is_one_batch = is_ragged(p);
+  query.latent = rows(p, p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
+  query.rope = rows(p, p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
+  query.is_aligned_to_16 = is_query_aligned(p, traits);
+  // A box is a rectangle of heads and tokens, so a tile has to be heads of one token, or whole
+  // tokens.
+  const bool is_box =
+      shape.q_len == 1 || kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0;
+  const bool flattens = !is_box && are_tokens_contiguous(p, traits);
+  query.map_heads =
+      flattens ? Divisor(static_cast<uint32_t>(std::max(shape.rows, 1))) : shape.heads;
+  query.by_tma =
+      traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 && (is_box || flattens);
+  // The queries of a request follow from its number where all have as many tokens. Without capacity
+  // there are no maps, and the warps that dequantize do not expect an early Q.
+  query.first_is_early = query.by_tma && !query.is_one_batch && traits.load == Load::tma &&
+                         traits.kv != DType::e4m3 && params->capacity > 0;
 }
 
 }  // namespace
@@ -128,22 +150,7 @@ Status describe(const Problem& p, const Traits& traits, const Shape& shape, cons
   if (is_ragged(p)) {
     params->bounds = {static_cast<const int32_t*>(p.cu_seqlens_q), static_cast<int32_t>(p.q_len)};
   }
-  auto& query = params->query;
-  query.is_one_batch = is_ragged(p);
-  query.latent = rows(p, p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
-  query.rope = rows(p, p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
-  query.is_aligned_to_16 = is_query_aligned(p, traits);
-  const bool tokens_fit =
-      shape.q_len == 1 || kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0;
-  const bool is_one_token = !tokens_fit && are_tokens_one(p, traits);
-  query.map_heads =
-      is_one_token ? Divisor(static_cast<uint32_t>(std::max(shape.rows, 1))) : shape.heads;
-  query.by_tma = traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 &&
-                 (tokens_fit || is_one_token);
-  // The queries of a request follow from its number where all have as many tokens. Without capacity
-  // there are no maps, and the warps that dequantize do not expect an early Q.
-  query.first_is_early = query.by_tma && !query.is_one_batch && traits.load == Load::tma &&
-                         traits.kv != DType::e4m3 && params->capacity > 0;
+  set_query(p, traits, params);
   params->out = rows(p, p.out, p.out_stride_b, p.out_stride_s, p.out_stride_h);
   const std::initializer_list<Stride> out_strides = {
       {p.out_stride_b, p.batch}, {p.out_stride_s, p.q_len}, {p.out_stride_h, p.num_heads}};
@@ -180,8 +187,8 @@ Status encode_maps(const Problem& p, const Traits& traits, Params* params) {
   const Shape& shape = params->shape;
   const int64_t heads = query.map_heads.value();
   const int64_t tokens = p.q_len * p.num_heads / heads;
-  const bool has_one_token = shape.q_len == 1 || tokens == 1;  // a tile
-  const int box_heads = has_one_token ? kTileRows : std::min(shape.num_heads, kTileRows);
+  const bool tile_has_one_token = shape.q_len == 1 || tokens == 1;
+  const int box_heads = tile_has_one_token ? kTileRows : std::min(shape.num_heads, kTileRows);
   return encode_query_maps(
       {p.batch, tokens, heads, query.latent.data, query.latent.stride, query.rope.data,
        query.rope.stride, format.latent, format.rope, box_heads},

@@ -65,11 +65,12 @@ TokenView tokens(void* data, int64_t b, int64_t s, int64_t h, int64_t q_len) {
   return {data, {b, s, h}, Divisor(static_cast<uint32_t>(std::max<int64_t>(q_len, 1)))};
 }
 
-void set_query(const Problem& p, const Traits& traits, QueryView<TokenView>* query) {
+void set_query(const Problem& p, const Traits& traits, Params* params) {
+  auto* const query = &params->query;
   query->latent =
       tokens(p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h, p.q_len);
   query->rope = tokens(p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h, p.q_len);
-  query->map_heads = Divisor(static_cast<uint32_t>(std::max<int64_t>(p.num_heads, 1)));
+  query->map_heads = params->shape.heads;
   bool has_strides = true;
   query->is_aligned_to_16 = true;
   const bool has_rope = traits.format().rope > 0;
@@ -176,7 +177,7 @@ Status describe(const Problem& p, const Traits& traits, const Context& context, 
   MLA_TRY(check_shapes(p, context));
   MLA_TRY(set_shape(p, traits, params));
   MLA_TRY(set_scales(p, traits, params));
-  set_query(p, traits, &params->query);
+  set_query(p, traits, params);
   MLA_TRY(set_view(main_source(p, traits, context), &params->main));
   MLA_TRY(set_view(extra_source(p, traits, context), &params->extra));
   const auto main_end = static_cast<int32_t>(round_up(p.topk, kTileTokens));

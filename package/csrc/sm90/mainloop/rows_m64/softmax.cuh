@@ -246,7 +246,7 @@ class Softmax {
   const int first_row_;
   const int thread_;
   // What the exponents of a row are reduced by: a maximum of its scaled logits, or almost. Before
-  // the first, P of any logit but -inf is inf with it.
+  // the first, P of any logit but -inf is inf. That of missing rows makes their P 0 (FLT_MAX).
   Rows shift_;
   Rows sum_;
   Rows max_logit_;    // only if Params::kIsSparse

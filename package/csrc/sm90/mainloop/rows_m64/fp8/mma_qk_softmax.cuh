@@ -19,8 +19,12 @@ class MmaQkSoftmaxFp8 {
       cute::GMMA::ss_op_selector<Element, Element, float, Tile, kMajor, kMajor>()));
   using Logits =
       decltype(cute::partition_fragment_C(Mma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
+  static constexpr int kParts = 1;
+  static constexpr bool kRowsAreScaled = true;
+  static constexpr bool kClearsMissingRows = false;  // not tried here
   // The greatest P of a row is 2^8, or up to 416 where its maximum is stale; e4m3 ends at 448.
-  using Softmax = rows_m64::Softmax<Logits, 1, true, false, Params, ExponentRange<8>>;
+  using Softmax = rows_m64::Softmax<Logits, kParts, kRowsAreScaled, kClearsMissingRows, Params,
+                                    ExponentRange<8>>;
   using Rows = typename Softmax::Rows;
   static constexpr int kStepColumns = 32;  // of the tensor cores
   static constexpr int kStepWords = 4;     // of a thread
