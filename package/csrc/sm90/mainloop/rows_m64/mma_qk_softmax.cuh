@@ -22,7 +22,6 @@ class MmaQkSoftmax {
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<kTileTokens>>{}));
   using Query = decltype(cute::make_tensor<Element>(cute::partition_shape_A(
       RegisterMma{}, cute::Shape<cute::_64, cute::Int<Format::kRegisterChunks * kChunk>>{})));
-  // Where KV is dequantized, tensor cores are not the limit.
   using Softmax = rows_m64::Softmax<Logits, kPParts<Format>, Format::kConvertsQuery,
                                     !Format::kDequantizes, Params>;
   using Rows = typename Softmax::Rows;
@@ -122,7 +121,6 @@ class MmaQkSoftmax {
     cute::SM75_U32x4_LDSM_N::copy(step_at(chunk, step), words[0], words[1], words[2], words[3]);
   }
 
-  // Converts Q to fp16 in its place.
   __device__ __forceinline__ void convert_query() {
     QueryToFp16 query;
     uint32_t words[kStepWords];
