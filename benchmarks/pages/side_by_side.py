@@ -1,4 +1,4 @@
-"""What ``benchmarks.side_by_side`` measured, as a table for the README, and as the page of a suite."""
+"""What ``benchmarks.side_by_side`` measured, as one table, and as the page of a suite."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NO_HEADLINE = (
 
 
 def table(document: Mapping[str, Any]) -> str:
-    """The README's table: our time, the fastest peer's, and the ratio in each state."""
+    """A table of all cells: our time, the fastest peer's, and the ratio in each state."""
     rows, has_between = [], bool(ratios(document["cells"], "between"))
     for cell in document["cells"]:
         graph = compared(cell, "graph")
@@ -71,9 +71,15 @@ def sustains(document: Mapping[str, Any]) -> bool:
     return any(of(cell, OURS, "sustained") for cell in document["cells"])
 
 
+def _beside(others: Sequence[str]) -> str:
+    """Whom a page's heading compares ours with: one library by its name, more by their number."""
+    return f"beside {others[0] if len(others) == 1 else f'{len(others)} builds of other libraries'}"
+
+
 def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[str, str] | None) -> str:
     """The page of a suite: the summary, the picture, every library in every cell, the machines and the method."""
-    heading, cells = f"# {title}: {document['runs'][0]['machine']['gpu']}", document["cells"]
+    cells = document["cells"]
+    heading = f"# {title} {_beside(others_of(cells))}: {document['runs'][0]['machine']['gpu']}"
     loaded = "; MHz, W and mJ are of the sustained state" if sustains(document) else ""
     apart = any(run.get("apart") for run in document["runs"])
     where = "on tensors of the same seeds, in a process of its own" if apart else "on the same tensors, in one process"

@@ -194,8 +194,8 @@ _SMOKE = (
     ),
 )
 SUITES = {
-    "front": Suite("Side by side", ALL, _FRONT),
-    "dense": Suite("Dense decode in 96 cells", SINGLE, _DENSE),
+    "front": Suite("Dense and sparse attention", ALL, _FRONT),
+    "dense": Suite("Dense decode in 96 shapes", SINGLE, _DENSE),
     "more": Suite("Dense decode with other heads, query tokens and pages", SINGLE, _MORE),
     "ragged": Suite("Dense decode of requests of different lengths", SINGLE, _RAGGED),
     "sustained": Suite("Dense decode under load", ALL, _SUSTAINED),

@@ -18,7 +18,7 @@ from benchmarks.pages import comparison, fp8, grid, ratios, side_by_side
 from benchmarks.side_by_side.cells import SUITES
 
 _BLOCK = re.compile(r"(?<=<!-- side by side: begin -->\n).*?(?=<!-- side by side: end -->)", re.DOTALL)
-"""What a README holds between two comments is written by this command."""
+"""What a page holds between two comments is written by this command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--measured", action="store_true", help="measure nothing; show or write what JSON holds")
     parser.add_argument("--page", type=Path, metavar="MD", help="write a page, and its charts beside it")
-    parser.add_argument("--readme", type=Path, metavar="MD", help="write the table between the two comments of a page")
+    parser.add_argument("--table", type=Path, metavar="MD", help="write the table between the two comments of a page")
     options = parser.parse_args(arguments)
     return status_of(run, options)
 
@@ -54,12 +54,12 @@ def run(options: argparse.Namespace) -> int:
         document = comparison.with_products(document, _read(options.products))
     if options.page:
         _write(document, options.data, options.page)
-    if options.readme:
+    if options.table:
         if not comparison.has_upstream(document):
-            raise ValueRangeError("json", str(options.data), f"for --readme, runs that have {comparison.UPSTREAM}")
-        text = options.readme.read_text(encoding="utf-8")
+            raise ValueRangeError("json", str(options.data), f"for --table, runs that have {comparison.UPSTREAM}")
+        text = options.table.read_text(encoding="utf-8")
         table = f"{side_by_side.table(document)}\n"
-        options.readme.write_text(_BLOCK.sub(lambda _: table, text), encoding="utf-8")
+        options.table.write_text(_BLOCK.sub(lambda _: table, text), encoding="utf-8")
     return _show(document)
 
 

@@ -180,11 +180,11 @@ def test_a_page_of_two_runs_says_which_run_each_cell_is_of() -> None:
     assert "Run 1" not in page_of(document(measured(FEW, **{UPSTREAM: 125.0})))
 
 
-def test_the_readme_takes_no_table_without_upstream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, readme = tmp_path / "x.json", tmp_path / "README.md"
+def test_a_page_takes_no_table_without_upstream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, page = tmp_path / "x.json", tmp_path / "page.md"
     data.write_text(json.dumps(document(measured(FEW, **{VLLM: 125.0}))))
-    readme.write_text("<!-- side by side: begin -->\n<!-- side by side: end -->\n")
-    assert command.main([str(data), "--measured", "--readme", str(readme)]) == 1
+    page.write_text("<!-- side by side: begin -->\n<!-- side by side: end -->\n")
+    assert command.main([str(data), "--measured", "--table", str(page)]) == 1
     assert "runs that have FlashMLA 9241ae3" in capsys.readouterr().err
 
 
@@ -251,6 +251,6 @@ def test_every_suite_makes_a_page(tmp_path: Path, suite: str) -> None:
     data.write_text(json.dumps(document(*cells) | {"suite": suite}))
     assert command.main([str(data), "--measured", "--page", str(page)]) == 0
     lines = page.read_text().splitlines()
-    assert lines[0] == f"# {SUITES[suite].title}: Imagined GPU"
+    assert lines[0] == f"# {SUITES[suite].title} beside {UPSTREAM}: Imagined GPU"
     assert sum(line.count("| **") + line.count("| 0.9") + line.count("| 1.0") for line in lines) >= len(cells)
     assert "<svg" in (tmp_path / "page_dark.svg").read_text()
