@@ -53,7 +53,7 @@ Params step(uint64_t cache, int32_t page_size, uint64_t q, int64_t q_stride) {
 }
 
 // The cache's map of `params` and the queries', as its numbers say.
-Request cache_map(const Params& params, bool rope, const Traits& traits) {
+AskedMap cache_map(const Params& params, bool rope, const Traits& traits) {
   const bool is_fp8 = traits.kv == DType::e4m3;
   const PagedKvView& kv = params.kv;
   const uint64_t bytes = is_fp8 ? 1 : 2;
@@ -64,7 +64,7 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
   const auto pages = static_cast<uint64_t>(kv.num_pages);
   const auto box = static_cast<uint32_t>(kv.box_tokens);
   const uint32_t chunks = rope ? 1 : 4;
-  Request map = {};
+  AskedMap map = {};
   map.data = reinterpret_cast<uintptr_t>(rope ? kv.rope : kv.latent);
   if (is_fp8) {
     map.type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
@@ -93,10 +93,10 @@ Request cache_map(const Params& params, bool rope, const Traits& traits) {
   return map;
 }
 
-Request query_map(const Params& params, bool rope) {
+AskedMap query_map(const Params& params, bool rope) {
   const RowView& rows = rope ? params.query.rope : params.query.latent;
   const auto bytes = [&](int i) { return static_cast<uint64_t>(rows.stride[i]) * 2; };
-  Request map = {};
+  AskedMap map = {};
   map.data = reinterpret_cast<uintptr_t>(rows.data);
   map.type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   map.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
@@ -107,8 +107,8 @@ Request query_map(const Params& params, bool rope) {
   return map;
 }
 
-bool is(const CUtensorMap& map, const Request& want) {
-  Request got;
+bool is(const CUtensorMap& map, const AskedMap& want) {
+  AskedMap got;
   memcpy(&got, &map, sizeof got);
   const auto same = [](const auto& a, const auto& b) {
     return std::equal(std::begin(a), std::end(a), std::begin(b));

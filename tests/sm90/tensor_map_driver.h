@@ -1,4 +1,5 @@
-// A driver whose tensor maps consist of what was asked for, for programs of one source file.
+// A stand-in for the driver, whose tensor maps hold the arguments that they were encoded with, and
+// checks that count failures. Include it in one source file.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +19,14 @@ std::atomic<int> encoded{0};
 std::atomic<bool> refuses{false};
 
 // What a map is asked to be; here, it is what a map consists of.
-struct Request {
+struct AskedMap {
   uint64_t data;
   uint32_t type, rank;
   uint64_t extents[5], strides[4];
   uint32_t box[5];
   uint32_t swizzle;
 };
-static_assert(sizeof(Request) <= sizeof(CUtensorMap));
+static_assert(sizeof(AskedMap) <= sizeof(CUtensorMap));
 
 template <class Number, size_t kSize>
 void set(Number (&to)[kSize], std::initializer_list<std::common_type_t<Number>> numbers) {
@@ -38,19 +39,19 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, voi
                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   ++encoded;
   if (refuses) return CUDA_ERROR_INVALID_VALUE;
-  Request request = {};
-  request.data = reinterpret_cast<uintptr_t>(data);
-  request.type = static_cast<uint32_t>(type);
-  request.rank = rank;
-  request.swizzle = static_cast<uint32_t>(swizzle);
+  AskedMap asked = {};
+  asked.data = reinterpret_cast<uintptr_t>(data);
+  asked.type = static_cast<uint32_t>(type);
+  asked.rank = rank;
+  asked.swizzle = static_cast<uint32_t>(swizzle);
   for (cuuint32_t i = 0; i < rank; ++i) {
-    request.extents[i] = extents[i];
-    request.box[i] = box[i];
-    if (i > 0) request.strides[i - 1] = strides[i - 1];
+    asked.extents[i] = extents[i];
+    asked.box[i] = box[i];
+    if (i > 0) asked.strides[i - 1] = strides[i - 1];
     if (steps[i] != 1) return CUDA_ERROR_INVALID_VALUE;
   }
   memset(map, 0, sizeof *map);
-  memcpy(map, &request, sizeof request);
+  memcpy(map, &asked, sizeof asked);
   return CUDA_SUCCESS;
 }
 

@@ -78,15 +78,15 @@ void set_query(const Problem& p, const Traits& traits, Params* params) {
   query.latent = rows(p, p.q_latent, p.q_latent_stride_b, p.q_latent_stride_s, p.q_latent_stride_h);
   query.rope = rows(p, p.q_rope, p.q_rope_stride_b, p.q_rope_stride_s, p.q_rope_stride_h);
   query.is_aligned_to_16 = is_query_aligned(p, traits);
-  // A box is a rectangle of heads and tokens, so a tile has to be heads of one token, or whole
-  // tokens.
-  const bool is_box =
+  // TMA loads a tile as one box if the tile has heads of one token, or whole tokens. Other tiles
+  // are a box only if the tokens lie one after the other: then they are one token with more heads.
+  const bool fits_tokens =
       shape.q_len == 1 || kTileRows % shape.num_heads == 0 || shape.num_heads % kTileRows == 0;
-  const bool flattens = !is_box && are_tokens_contiguous(p, traits);
+  const bool flattens = !fits_tokens && are_tokens_contiguous(p, traits);
   query.map_heads =
       flattens ? Divisor(static_cast<uint32_t>(std::max(shape.rows, 1))) : shape.heads;
   query.by_tma =
-      traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 && (is_box || flattens);
+      traits.schedule == Schedule::rows_m64 && query.is_aligned_to_16 && (fits_tokens || flattens);
   // The queries of a request follow from its number where all have as many tokens. Without capacity
   // there are no maps, and the warps that dequantize do not expect an early Q.
   query.first_is_early = query.by_tma && !query.is_one_batch && traits.load == Load::tma &&
