@@ -1,4 +1,4 @@
-"""Write the tables of how fast ours is on Hopper: ``python -m benchmarks.where_it_stands``.
+"""Write the tables of our speed on Hopper: ``python -m benchmarks.where_it_stands``.
 
 They stand in the README and on Hopper's page, between two comments. The data are those of the pages of an H200 beside
 FlashMLA 9241ae3 alone, each of one run.
@@ -7,18 +7,18 @@ FlashMLA 9241ae3 alone, each of one run.
 from __future__ import annotations
 
 import json
-import re
 import statistics
 from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import comparison
-from benchmarks.pages.markdown import markdown
+from benchmarks.pages.markdown import block, markdown, with_block
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"README.md": "docs/benchmarks", "docs/kernels/sm90/index.md": "../../benchmarks"}
-"""The pages that hold the tables, and the way from each to the pages of benchmarks."""
-_BLOCK = re.compile(r"(?<=<!-- where it stands: begin -->\n).*?(?=<!-- where it stands: end -->)", re.DOTALL)
+"""The pages that hold the tables, and the folder of the pages of benchmarks as each finds it."""
+_NAME = "where it stands"
+"""Of the block of a page that holds the tables."""
 _MEANS = [
     ("Dense decode", "h200_dense_upstream", (16, 64, 128)),
     ("Sparse fp8 decode", "h200_few_heads", (8,)),
@@ -43,25 +43,25 @@ def cells(name: str, heads: tuple[int, ...] = ()) -> list[dict[str, Any]]:
     return [cell for cell in measured if not heads or cell["problem"]["heads"] in heads]
 
 
-def tables(way: str) -> str:
-    """The tables of a page that finds the pages of benchmarks by ``way``."""
-    means = [_mean_row(_link(op, name, way), name, heads) for op, name, heads in _MEANS]
-    loads = [_load_row(_link(op, name, way), name) for op, name in _LOADS]
+def tables(benchmarks: str) -> str:
+    """The tables of a page that finds the pages of benchmarks in the folder ``benchmarks``."""
+    means = [_mean_row(_link(op, name, benchmarks), name, heads) for op, name, heads in _MEANS]
+    loads = [_load_row(_link(op, name, benchmarks), name) for op, name in _LOADS]
     return f"{markdown(means, right=tuple(means[0])[2:])}\n\n{markdown(loads, right=('shapes',))}\n"
 
 
-def _link(op: str, name: str, way: str) -> str:
-    return f"[{op}]({way}/{name}.md)"
+def _link(op: str, name: str, benchmarks: str) -> str:
+    return f"[{op}]({benchmarks}/{name}.md)"
 
 
-def _mean_row(op: str, name: str, heads: tuple[int, ...]) -> dict[str, str]:
+def _mean_row(link: str, name: str, heads: tuple[int, ...]) -> dict[str, str]:
     found = {state: comparison.ratios(cells(name, heads), state) for state in ("graph", "between")}
     mean, between = (f"{statistics.geometric_mean(ratios):.2f}x" for ratios in found.values())
     return {
-        "": op,
+        "": link,
         "heads": ", ".join(map(str, heads)),
         "shapes": str(len(found["graph"])),
-        "mean": f"**{mean}**" if mean >= "1.00x" else mean,
+        "mean": mean,
         "worst": f"{min(found['graph']):.2f}x",
         "below 1": str(sum(ratio < 1 for ratio in found["graph"])),
         "mean between other kernels": between,
@@ -69,11 +69,11 @@ def _mean_row(op: str, name: str, heads: tuple[int, ...]) -> dict[str, str]:
     }
 
 
-def _load_row(op: str, name: str) -> dict[str, str]:
+def _load_row(link: str, name: str) -> dict[str, str]:
     measured = cells(name)
     joules = [each for cell in measured if (each := comparison.compared(cell, "sustained", "mj"))]
     return {
-        "two seconds of load": op,
+        "two seconds of load": link,
         "heads": ", ".join(map(str, sorted({cell["problem"]["heads"] for cell in measured}))),
         "shapes": str(len(measured)),
         "ratio in a graph": _range(comparison.ratios(measured, "graph"), "x"),
@@ -86,18 +86,16 @@ def _range(figures: list[float], unit: str = "") -> str:
     return f"{min(figures):.2f}{unit} to {max(figures):.2f}{unit}"
 
 
-def held(page: str) -> str:
-    """What a page holds in place of the tables."""
-    (found,) = _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
-    return str(found)
+def current(page: str) -> str:
+    """The tables that a page has now."""
+    return block((ROOT / page).read_text(encoding="utf-8"), _NAME)[0]
 
 
 def main() -> None:
     """Write the tables of all pages."""
-    for page, way in PAGES.items():
-        path = ROOT / page
-        before, _, after = path.read_text(encoding="utf-8").partition(held(page))
-        path.write_text(before + tables(way) + after, encoding="utf-8")
+    for page, benchmarks in PAGES.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        (ROOT / page).write_text(with_block(text, _NAME, tables(benchmarks)), encoding="utf-8")
 
 
 if __name__ == "__main__":

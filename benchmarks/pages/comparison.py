@@ -12,6 +12,8 @@ OURS_FP8 = "mla-kernels, fp8 arithmetic"
 """Our kernels that multiply in e4m3, as a library of their own."""
 UPSTREAM = "FlashMLA 9241ae3"
 """The build of FlashMLA that has to be in a run before anything is called the best of the others."""
+PRODUCT = " (product)"
+"""What the name of a library ends with whose time is a product of two ratios."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def with_products(document: Mapping[str, Any], products: Mapping[str, Any]) -> d
         ratios_of = known.get(tuple(problem.get(name) for name in products["columns"])) if same else None
         upstream = of(cell, UPSTREAM, "graph")
         turns = [
-            {"library": f"{library} (product)", "graph": {"us": ratio * upstream[0]}}
+            {"library": f"{library}{PRODUCT}", "graph": {"us": ratio * upstream[0]}}
             for library, ratio in (zip(products["libraries"], ratios_of, strict=True) if ratios_of and upstream else ())
             if not of(cell, library, "graph")
         ]

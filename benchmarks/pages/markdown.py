@@ -1,7 +1,8 @@
-"""Rows as a table of Markdown."""
+"""Rows as a table of Markdown, and the block of a page that a command writes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -11,6 +12,18 @@ def markdown(rows: Sequence[dict[str, Any]], *, right: Container[str] = ()) -> s
     rules = ["---:" if name in right else "---" for name in rows[0]]
     lines = [list(rows[0]), rules, *([cell(value) for value in row.values()] for row in rows)]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def block(page: str, name: str) -> re.Match[str]:
+    """What is between the lines ``<!-- name: begin -->`` and ``<!-- name: end -->`` of a page, of which it has one."""
+    (found,) = re.finditer(rf"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", page, re.DOTALL)
+    return found
+
+
+def with_block(page: str, name: str, text: str) -> str:
+    """The page with another text in its block."""
+    start, end = block(page, name).span()
+    return page[:start] + text + page[end:]
 
 
 def cell(value: object) -> str:

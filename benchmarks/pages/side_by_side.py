@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from benchmarks.pages.comparison import OURS, UPSTREAM, compared, has_upstream, of, others_of, ratios
+from benchmarks.pages.comparison import OURS, OURS_FP8, PRODUCT, UPSTREAM, compared, has_upstream, of, others_of, ratios
 from benchmarks.pages.grid import differing
 from benchmarks.pages.markdown import markdown
 
@@ -71,15 +71,18 @@ def sustains(document: Mapping[str, Any]) -> bool:
     return any(of(cell, OURS, "sustained") for cell in document["cells"])
 
 
-def _beside(others: Sequence[str]) -> str:
-    """Whom a page's heading compares ours with: one library by its name, more by their number."""
-    return f"beside {others[0] if len(others) == 1 else f'{len(others)} builds of other libraries'}"
+def _beside(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Whom the heading of a page compares ours with: one library by its name, more by their number."""
+    others = [name for name in others_of(cells) if name != OURS_FP8 and PRODUCT not in name]
+    if not others:
+        return ""
+    return f" beside {others[0] if len(others) == 1 else f'{len(others)} builds of other libraries'}"
 
 
 def page(document: Mapping[str, Any], *, title: str, data: str, pictures: tuple[str, str] | None) -> str:
     """The page of a suite: the summary, the picture, every library in every cell, the machines and the method."""
     cells = document["cells"]
-    heading = f"# {title} {_beside(others_of(cells))}: {document['runs'][0]['machine']['gpu']}"
+    heading = f"# {title}{_beside(cells)}: {document['runs'][0]['machine']['gpu']}"
     loaded = "; MHz, W and mJ are of the sustained state" if sustains(document) else ""
     apart = any(run.get("apart") for run in document["runs"])
     where = "on tensors of the same seeds, in a process of its own" if apart else "on the same tensors, in one process"

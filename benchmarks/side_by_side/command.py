@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +14,8 @@ from mla_kernels.diagnostics.cli import status_of
 from mla_kernels.errors import ValueRangeError
 
 from benchmarks.pages import comparison, fp8, grid, ratios, side_by_side
+from benchmarks.pages.markdown import with_block
 from benchmarks.side_by_side.cells import SUITES
-
-_BLOCK = re.compile(r"(?<=<!-- side by side: begin -->\n).*?(?=<!-- side by side: end -->)", re.DOTALL)
-"""What a page holds between two comments is written by this command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,8 +55,8 @@ def run(options: argparse.Namespace) -> int:
         if not comparison.has_upstream(document):
             raise ValueRangeError("json", str(options.data), f"for --table, runs that have {comparison.UPSTREAM}")
         text = options.table.read_text(encoding="utf-8")
-        table = f"{side_by_side.table(document)}\n"
-        options.table.write_text(_BLOCK.sub(lambda _: table, text), encoding="utf-8")
+        text = with_block(text, "side by side", f"{side_by_side.table(document)}\n")
+        options.table.write_text(text, encoding="utf-8")
     return _show(document)
 
 

@@ -33,9 +33,9 @@ def of_batch(measured: Cells, *batches: int) -> Cells:
     return [cell for cell in measured if cell["problem"]["batch"] in batches]
 
 
-def mean_of(measured: Cells, state: str = "graph") -> str:
-    """The geometric mean of the ratios of cells."""
-    return f"{statistics.geometric_mean(comparison.ratios(measured, state)):.2f}"
+def mean_of(measured: Cells) -> str:
+    """The geometric mean of the ratios of cells in a graph."""
+    return f"{statistics.geometric_mean(comparison.ratios(measured, 'graph')):.2f}"
 
 
 def losses_of(measured: Cells, state: str = "graph") -> tuple[int, str]:
@@ -50,7 +50,7 @@ def range_of(figures: list[float]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("page", where_it_stands.PAGES)
 def test_tables_of_where_it_stands(page: str) -> None:
-    assert where_it_stands.held(page) == where_it_stands.tables(where_it_stands.PAGES[page])
+    assert where_it_stands.current(page) == where_it_stands.tables(where_it_stands.PAGES[page])
 
 
 def test_the_table_of_the_benchmarks_page() -> None:
@@ -72,10 +72,14 @@ def test_what_the_readme_says_of_losses_and_of_other_libraries() -> None:
     readme, older, joined = said("README.md"), cells("h200_dense"), with_first_kernel()
     slower = [cell["problem"] for cell in cells("h200_dense_upstream") if comparison.ratios([cell], "graph")[0] < 1]
     assert all(problem["heads"] * problem["q_len"] >= 128 for problem in slower)
-    assert "All dense shapes below 1 have 128 query rows or more in a request" in readme
-    assert f"ours has **{mean_of(older)}x** the speed of the fastest of the four in the 96 shapes" in readme
-    assert f"and {losses_of(older)[0]} shapes are below 1. With FlashMLA's first kernel" in readme
-    assert f"it is {mean_of(joined)}x, and {losses_of(joined)[0]} shapes are below 1:" in readme
+    assert "All dense shapes below 1 have at least 128 query rows in a request" in readme
+    assert f"that build has **{mean_of(older)}x** the speed of the fastest of the four;" in readme
+    assert "{} shapes are below 1, the worst is {}x. With FlashMLA's first kernel".format(*losses_of(older)) in readme
+    below, worst = losses_of(joined)
+    assert f"it is {mean_of(joined)}x; {below} shapes are below 1, the worst is {worst}x:" in readme
+    loaded = [cell for cell in cells("h200_sustained_upstream", (64,)) if cell["problem"]["batch"] == 128]
+    fall = [comparison.ratios(loaded, state)[0] for state in ("graph", "sustained")]
+    assert "64 heads with 128 requests fall from {:.2f}x to {:.2f}x.".format(*fall) in readme
 
 
 def test_what_is_said_of_load_over_fp8_caches() -> None:
@@ -88,7 +92,7 @@ def test_what_is_said_of_an_h100() -> None:
     many = [mean_of(cells("h100_sparse_upstream", (heads,))) for heads in (64, 128)]
     prefill = [mean_of(cells("h100_few_heads_prefill", heads)) for heads in ((8, 16), (32,))]
     readme = said("README.md")
-    assert f"an older build has {mean_of(cells('h100_dense'))}x in [dense decode]" in readme
+    assert f"older builds have {mean_of(cells('h100_dense'))}x in [dense decode]" in readme
     assert "{}x, {}x and {}x in sparse decode with [8, 16 and 32 heads]".format(*few) in readme
     assert "{}x and {}x with [64 and 128]".format(*many) in readme
     assert f"{prefill[0]}x in [sparse prefill](docs/benchmarks/h100_few_heads_prefill.md) with 8 and 16" in readme
@@ -105,9 +109,13 @@ def test_what_the_faq_says() -> None:
     assert "{} shapes are slower, at worst {} times as fast.".format(*losses_of(dense)) in faq
     sparse = cells("h200_sparse") + cells("h200_few_heads")
     assert losses_of(sparse)[0] == 0
-    assert f"it is faster in all {len(sparse)} shapes" in faq
+    assert f"it is faster in all {len(sparse)} shapes launched one after the other" in faq
+    between = "{} shapes with 128 heads are slower, at worst {} times as fast".format(*losses_of(sparse, "between"))
+    assert between in faq
+    assert f"level in a graph (at worst {losses_of(cells('h200_prefill', (128,)))[1]} times as fast)" in faq
     assert f"it has {mean_of(older)} times the speed of the fastest of" in faq
-    assert f"and {losses_of(older)[0]} are slower." in faq
+    assert "and {} are slower, at worst {} times as fast.".format(*losses_of(older)) in faq
+    assert f"it is {mean_of(with_first_kernel())} times, and {losses_of(with_first_kernel())[0]} are slower." in faq
 
 
 def test_what_is_said_of_an_older_build_on_hopper() -> None:

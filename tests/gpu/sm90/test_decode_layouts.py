@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.gpu.support.sm90 import DENSE, each, each_with
-from tests.gpu.support.tensors import in_larger, padded
+from tests.gpu.support.tensors import at_start_of_larger, padded
 from tests.support import memory
 from tests.support.compare import assert_same_bytes
 from tests.support.problems import Decode, broadcast
@@ -78,9 +78,9 @@ def test_heads_that_fill_no_tile(variant: Row, strided: bool, q_len: int, num_he
 @pytest.mark.parametrize(
     ("latent", "rope"),
     [
-        ((0, 0, 0, 16), (0, 0, 0, 16)),  # between rows, which have one stride all the same
-        ((0, 2, 0, 0), (0, 2, 0, 0)),  # between requests
-        ((0, 0, 2, 0), (0, 0, 0, 0)),  # between the tokens of one of both
+        ((0, 0, 0, 16), (0, 0, 0, 16)),  # after each row: rows still have one stride
+        ((0, 2, 0, 0), (0, 2, 0, 0)),  # after the tokens of a request
+        ((0, 0, 2, 0), (0, 0, 0, 0)),  # after the heads of a token, in one of both
         ((0, 0, 0, 0), (0, 0, 2, 0)),
     ],
 )
@@ -90,7 +90,8 @@ def test_memory_between_queries(
     """TMA loads heads that fill no tile where rows of several tokens have one stride; NaN is between them."""
     problem = Decode(variant.name, lengths=(2000, 140, 0, 1), q_len=q_len, num_heads=num_heads, split_q=True)
     inputs = problem.tensors()
-    inputs["q"] = tuple(in_larger(part, *more) for part, more in zip(inputs["q"], (latent, rope), strict=True))
+    parts = zip(inputs["q"], (latent, rope), strict=True)
+    inputs["q"] = tuple(at_start_of_larger(part, *added) for part, added in parts)
     out, lse = problem.launch(inputs)
     problem.compare(out, lse, *problem.expected())
 

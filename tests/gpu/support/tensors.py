@@ -24,9 +24,9 @@ def padded(tensor: Tensor, pad: int) -> Tensor:
     return copy.copy_(tensor)
 
 
-def in_larger(tensor: Tensor, *more: int) -> Tensor:
-    """The same values on the GPU at the begin of a tensor of NaN that is larger by ``more`` in each dimension."""
-    extents = [extent + added for extent, added in zip(tensor.shape, more, strict=True)]
+def at_start_of_larger(tensor: Tensor, *added: int) -> Tensor:
+    """The same values on the GPU at the beginning of a tensor of NaN that has ``added`` more in each dimension."""
+    extents = [extent + more for extent, more in zip(tensor.shape, added, strict=True)]
     large = torch.empty(extents, dtype=tensor.dtype, device="cuda")
     set_all_bits(large)
     return large[tuple(map(slice, tensor.shape))].copy_(tensor)
