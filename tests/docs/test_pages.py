@@ -51,7 +51,7 @@ NOT_RUN = {
     "MLA_KERNELS_RECORD=recorded python your_program.py": "runs a program of the reader's",
     "mla-kernels replay recorded/*.safetensors --arch=cpu": "needs files of the reader's",
     "vllm serve MODEL --attention-backend MLA_KERNELS": "needs vLLM, as the page says",
-    "MLA_KERNELS_VLLM_OVERRIDE=CPU_MLA vllm serve MODEL": "needs vLLM, as the page says",
+    "MLA_KERNELS_VLLM_OVERRIDE=CPU_MLA vllm serve MODEL --attention-backend CPU_MLA": "needs vLLM, as the page says",
     "sglang serve --model-path MODEL --attention-backend mla_kernels": "needs SGLang, as the page says",
 }
 
