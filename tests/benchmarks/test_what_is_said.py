@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import where_it_stands
 from benchmarks.pages import comparison, side_by_side
+from benchmarks.pages.markdown import with_block
 from benchmarks.where_it_stands import cells
 from tests.benchmarks.imagined import PAGES
 
@@ -51,6 +52,14 @@ def range_of(figures: list[float]) -> tuple[str, str]:
 @pytest.mark.parametrize("page", where_it_stands.PAGES)
 def test_tables_of_where_it_stands(page: str) -> None:
     assert where_it_stands.current(page) == where_it_stands.tables(where_it_stands.PAGES[page])
+
+
+def test_a_block_is_replaced_and_nothing_else() -> None:
+    page = "a\n<!-- x: begin -->\n<!-- x: end -->\n<!-- y: begin -->\nold\n<!-- y: end -->\nb\n"
+    assert with_block(page, "x", "1\n") == page.replace("<!-- x: end", "1\n<!-- x: end")
+    assert with_block(page, "y", "new\n") == page.replace("old", "new")
+    with pytest.raises(ValueError, match="not enough values"):
+        with_block(page, "z", "1\n")
 
 
 def test_the_table_of_the_benchmarks_page() -> None:
