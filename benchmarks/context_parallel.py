@@ -13,6 +13,8 @@ import json
 import os
 from collections.abc import Mapping
 from functools import partial
+from itertools import cycle
+from math import prod
 from pathlib import Path
 
 import mla_kernels as mla
@@ -23,7 +25,7 @@ from mla_kernels.diagnostics.bench.timing import Call
 from mla_kernels.distributed import ContextParallel, Step
 from mla_kernels.formats import HEAD_DIM, LATENT
 
-from benchmarks.exchange_parts import Row, parts, replayed
+from benchmarks.exchange_parts import Row, in_turns, parts
 from benchmarks.ops import cuda
 
 HEADS, PAGE = 128, 64
@@ -31,17 +33,29 @@ CELLS = [(batch, seq << 10) for seq in (128, 512, 1024) for batch in (1, 4, 16) 
 """Requests, and tokens of each."""
 PARTS = (1, 4, 16)
 """Requests of the tables of parts."""
+_LEAST_BYTES = 256 << 20
+"""Of the caches of a cell on one rank."""
 
 
 class Cell:
-    """The tensors of a cell on one rank; all ranks make the same queries."""
+    """The tensors of a cell on one rank; all ranks make the same queries.
+
+    Attributes
+    ----------
+    kv_caches : iterator of tensors
+        Layer after layer in turn; together they are several times as large as the L2 cache.
+    """
 
     def __init__(self, batch: int, seq: int, ranks: int) -> None:
         torch.manual_seed(seq + batch)
         self.q = torch.randn(batch, 1, HEADS, HEAD_DIM, device="cuda").bfloat16()
         self.tokens = seq // ranks
         pages = batch * self.tokens // PAGE
-        self.kv_cache = torch.empty(pages, PAGE, HEAD_DIM, dtype=torch.bfloat16, device="cuda").normal_()
+        shape = pages, PAGE, HEAD_DIM
+        caches = -(-_LEAST_BYTES // (prod(shape) * torch.bfloat16.itemsize))
+        self.kv_caches = cycle(
+            [torch.empty(shape, dtype=torch.bfloat16, device="cuda").normal_() for _ in range(caches)]
+        )
         self.block_table = torch.randperm(pages, dtype=torch.int32, device="cuda").view(batch, -1)
         self.seq_lens = torch.full((batch,), seq, dtype=torch.int32, device="cuda")
 
@@ -53,7 +67,7 @@ def of_one_device(batch: int, seq: int) -> Call:
     plan, out = kernel.plan(cell.seq_lens), torch.empty(batch, 1, HEADS, LATENT, dtype=torch.bfloat16, device="cuda")
 
     def launch() -> None:
-        kernel(cell.q, cell.kv_cache, cell.block_table, cell.seq_lens, plan=plan, softmax_scale=SCALE, out=out)
+        kernel(cell.q, next(cell.kv_caches), cell.block_table, cell.seq_lens, plan=plan, softmax_scale=SCALE, out=out)
 
     return launch
 
@@ -61,8 +75,8 @@ def of_one_device(batch: int, seq: int) -> Call:
 def of_package(parallel: ContextParallel, cell: Cell) -> tuple[Call, Step]:
     """A layer of ``mla_kernels.distributed``."""
     own = cell.q.chunk(parallel.world_size, 2)[dist.get_rank()].contiguous()
-    step = parallel.step(own, cell.kv_cache, cell.block_table, cell.seq_lens)
-    return lambda: parallel.decode(own, cell.kv_cache, step, softmax_scale=SCALE), step
+    step = parallel.step(own, next(cell.kv_caches), cell.block_table, cell.seq_lens)
+    return lambda: parallel.decode(own, next(cell.kv_caches), step, softmax_scale=SCALE), step
 
 
 def of_reduce_scatter(cell: Cell, step: Step, ranks: int) -> Call:
@@ -76,7 +90,8 @@ def of_reduce_scatter(cell: Cell, step: Step, ranks: int) -> Call:
     def layer() -> None:
         dist.all_gather_into_tensor(queries, own[:, 0].transpose(0, 1).contiguous())
         q = queries.transpose(0, 1)[:, None]
-        out, lse = mla.decode(q, cell.kv_cache, cell.block_table, step.lengths, plan=step.plans[0], softmax_scale=SCALE)
+        cache = next(cell.kv_caches)
+        out, lse = mla.decode(q, cache, cell.block_table, step.lengths, plan=step.plans[0], softmax_scale=SCALE)
         mine = lse[:, :, 0].transpose(0, 1).contiguous()
         dist.all_gather_into_tensor(lses.view(-1, batch), mine)
         weight = (mine - lses.logsumexp(0)).exp()
@@ -88,16 +103,14 @@ def of_reduce_scatter(cell: Cell, step: Step, ranks: int) -> Call:
 def measure(batch: int, seq: int, parallels: Mapping[str, ContextParallel], options: argparse.Namespace) -> Row:
     """Times of a cell, in microseconds of a layer."""
     ranks = dist.get_world_size()
-    row: Row = {"batch": batch, "seq": seq}
-    one = row["one device us"] = replayed(of_one_device(batch, seq), options.repeats, options.layers)
     cell = Cell(batch, seq, ranks)
+    calls = {"one device": of_one_device(batch, seq)}
     for name, parallel in parallels.items():
-        layer, step = of_package(parallel, cell)
-        row[f"{name} us"] = replayed(layer, options.repeats, options.layers)
-    row["reduce-scatter us"] = replayed(of_reduce_scatter(cell, step, ranks), options.repeats, options.layers)
-    for name in parallels:
-        row[f"one device / {name}"] = one / row[f"{name} us"]
-    return row
+        calls[name], step = of_package(parallel, cell)
+    calls["reduce-scatter"] = of_reduce_scatter(cell, step, ranks)
+    us = in_turns(calls, options.repeats, options.layers)
+    row: Row = {"batch": batch, "seq": seq, **{f"{name} us": time for name, time in us.items()}}
+    return row | {f"one device / {name}": us["one device"] / us[name] for name in parallels}
 
 
 def main() -> None:
@@ -105,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.context_parallel", description=__doc__)
     parser.add_argument("data", type=Path, metavar="JSON")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--layers", type=int, default=16, help="layers of a graph; few show that ranks begin apart")
+    parser.add_argument("--layers", type=int, default=16, help="layers of a graph")
     parser.add_argument("--seq", type=int, help="tokens of each request; by default all", metavar="TOKENS")
     parser.add_argument("--parts", action="store_true", help="add what each launch takes alone")
     options = parser.parse_args()

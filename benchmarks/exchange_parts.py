@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -17,32 +18,50 @@ from mla_kernels.distributed.symmetric_memory import ByCopies, Workspaces, alloc
 from mla_kernels.formats import HEAD_DIM, LATENT
 
 Row = dict[str, float]
-CALLS = 40
-"""Calls of a part in a graph, so that ranks that do not begin at once matter little."""
+_CALLS = 40
+"""Calls of a part in a graph."""
+_REST = 1_000_000
+"""Clocks, some 500 us, in which the host gets ahead of its device."""
 
 
-def replayed(call: Call, repeats: int, calls: int) -> float:
-    """Microseconds of a call in a graph: the slowest rank's median over replays that all ranks begin together."""
+def in_turns(calls: Mapping[str, Call], repeats: int, in_graph: int) -> dict[str, float]:
+    """Microseconds of each call: the slowest rank's median over replays of a graph of several.
+
+    The calls take turns, and each turn begins with another call, so that all have the clocks that the power of the
+    devices allows. A replay is in the stream behind a collective that is behind a rest. So the ranks begin together,
+    and no device waits for its host.
+    """
+    graphs = {name: _captured(call, in_graph) for name, call in calls.items()}
+    for graph in graphs.values():
+        graph.replay()  # the first one takes longer
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    names = list(graphs)
+    together = torch.zeros(1, device="cuda")
+    for turn in range(repeats):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            begin = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            torch.cuda._sleep(_REST)  # type: ignore[no-untyped-call]
+            dist.all_reduce(together)
+            begin.record()
+            graphs[name].replay()
+            end.record()
+            end.synchronize()
+            times[name].append(begin.elapsed_time(end) * 1000 / in_graph)
+    slowest = torch.tensor([statistics.median(each) for each in times.values()], device="cuda")
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return dict(zip(times, slowest.tolist(), strict=True))
+
+
+def _captured(call: Call, in_graph: int) -> torch.cuda.CUDAGraph:
     call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(calls):
+        for _ in range(in_graph):
             call()
-    times = []
-    for _ in range(repeats):
-        begin = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        dist.barrier()
-        torch.cuda.synchronize()
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / calls)
-    slowest = torch.tensor([statistics.median(times)], device="cuda")
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return float(slowest)
+    return graph
 
 
 class Parts:
@@ -144,4 +163,4 @@ class Parts:
 def parts(batch: int, repeats: int, heads: int) -> Row:
     """Microseconds of each launch, of so many requests and heads of all ranks."""
     calls = Parts(batch, heads).calls()
-    return {"batch": batch, **{name: replayed(call, repeats, CALLS) for name, call in calls.items()}}
+    return {"batch": batch, **in_turns(calls, repeats, _CALLS)}

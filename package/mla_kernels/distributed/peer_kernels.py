@@ -1,18 +1,24 @@
 """Kernels in Triton of ranks whose devices write each other's memory: each waits for the other ranks itself.
 
 A block signals the blocks of its number on the other ranks and waits for theirs, so that no block waits for another of
-its own kernel. A flag of a block and a rank goes from 0 to 1 when that rank signals, and back to 0 when the block has
-seen it. Annotations are strings, because Triton looks the names of others up.
+its own kernel. A flag is a semaphore of a block and a rank: that rank adds 1 when it signals, and the block takes 1
+away when it has seen that. It is 2 for a moment where a rank signals in its next kernel before the block has looked.
+
+The kernel that writes queries lets the attention begin before it ends itself (programmatic dependent launch), but not
+before the other ranks are there: blocks of the attention that waited behind it would hold all multiprocessors, which
+another stream may need for what a late rank waits for. Annotations are strings, because Triton looks the names of
+others up.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import globaltimer
+from triton.language.extra.cuda import gdc_launch_dependents, globaltimer
 
-from mla_kernels.distributed.records import LayerShape
+from mla_kernels.distributed.records import ALIGNMENT, LayerShape, Records
 from mla_kernels.errors import DTypeError
 from mla_kernels.tensors import DTypeLike, element_name
 
@@ -20,6 +26,7 @@ BLOCKS = 128
 """Of a kernel, at most."""
 _LEAST_WORDS = 256
 _MOST_WORDS = 1024
+_MOST_ROWS = 4
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -30,79 +37,75 @@ def _stop_if_late(deadline: "Any") -> None:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _signal_and_wait(  # noqa: PLR0917  # a kernel takes no keywords
-    flags: "Any", rank: "Any", block: "Any", timeout: "Any", ranks: tl.constexpr, blocks: tl.constexpr
-) -> None:
+def _signal_and_wait(flags: "Any", block: "Any", timeout: "Any", rank: tl.constexpr, blocks: tl.constexpr) -> None:
     tl.debug_barrier()
+    for step in tl.static_range(1, len(flags)):
+        theirs = flags[(rank + step) % len(flags)] + rank * blocks + block
+        tl.atomic_add(theirs, 1, sem="release", scope="sys")
     deadline = globaltimer() + timeout
-    pads = flags.to(tl.pointer_type(tl.int64))
-    for step in tl.static_range(1, ranks):
-        peer = (rank + step) % ranks
-        theirs = tl.load(pads + peer).to(tl.pointer_type(tl.int32)) + rank * blocks + block
-        while tl.atomic_cas(theirs, 0, 1, sem="release", scope="sys") != 0:
+    for step in tl.static_range(1, len(flags)):
+        own = flags[rank] + (rank + step) % len(flags) * blocks + block
+        while tl.atomic_add(own, 0, sem="acquire", scope="sys") < 1:
             _stop_if_late(deadline)
-    own = tl.load(pads + rank).to(tl.pointer_type(tl.int32))
-    for step in tl.static_range(1, ranks):
-        peer = (rank + step) % ranks
-        while tl.atomic_cas(own + peer * blocks + block, 1, 0, sem="acquire", scope="sys") != 1:
-            _stop_if_late(deadline)
+        tl.atomic_add(own, -1, sem="relaxed", scope="sys")
     tl.debug_barrier()
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _push(  # noqa: PLR0917
-    own: "Any", memory: "Any", flags: "Any", rank: "Any", words: "Any", first_word: "Any", timeout: "Any",
-    ranks: tl.constexpr, blocks: tl.constexpr, width: tl.constexpr,
+    own: "Any", places: "Any", flags: "Any", words: "Any", timeout: "Any",
+    rank: tl.constexpr, blocks: tl.constexpr, width: tl.constexpr,
 ) -> None:  # fmt: skip
     block = tl.program_id(0)
-    places = memory.to(tl.pointer_type(tl.int64))
     for first in range(block * width, words, tl.num_programs(0) * width):
         at = first + tl.arange(0, width)
         values = tl.load(own + at, mask=at < words)
-        for peer in tl.static_range(ranks):
-            place = tl.load(places + peer).to(tl.pointer_type(tl.int64)) + first_word
-            tl.store(place + at, values, mask=at < words)
-    _signal_and_wait(flags, rank, block, timeout, ranks, blocks)
+        for step in tl.static_range(1, len(places) + 1):
+            tl.store(places[(rank + step) % len(places)] + at, values, mask=at < words)
+    _signal_and_wait(flags, block, timeout, rank, blocks)
+    gdc_launch_dependents()
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _merge(  # noqa: PLR0917
-    memory: "Any", flags: "Any", out: "Any", out_lse: "Any", rank: "Any", heads: "Any", tokens: "Any",
-    first_byte: "Any", record: "Any", output_bytes: "Any", timeout: "Any",
-    ranks: tl.constexpr, blocks: tl.constexpr, d_v: tl.constexpr, element: tl.constexpr,
+    outs: "Any", lses: "Any", flags: "Any", out: "Any", out_lse: "Any", heads: "Any", tokens: "Any", units: "Any",
+    timeout: "Any",
+    rank: tl.constexpr, blocks: tl.constexpr, d_v: tl.constexpr, unit: tl.constexpr, height: tl.constexpr,
 ) -> None:  # fmt: skip
     block = tl.program_id(0)
-    _signal_and_wait(flags, rank, block, timeout, ranks, blocks)
-    places = memory.to(tl.pointer_type(tl.int64))
-    columns = tl.arange(0, d_v)
-    for row in range(block, heads * tokens, tl.num_programs(0)):  # a row is a token of a head
-        head, token = row // tokens, row % tokens
-        begin = first_byte + (rank * heads + head).to(tl.int64) * record
-        greatest = -float("inf")
-        for peer in tl.static_range(ranks):
-            of_peer = tl.load(places + peer) + begin + output_bytes
-            lse = tl.load(of_peer.to(tl.pointer_type(tl.float32)) + token)
+    _signal_and_wait(flags, block, timeout, rank, blocks)
+    columns = tl.arange(0, d_v)[None, :]
+    for first in range(block * height, heads * tokens, tl.num_programs(0) * height):
+        row = first + tl.arange(0, height)  # a row is a token of a head
+        inside = row < heads * tokens
+        head, token = (row // tokens).to(tl.int64), (row % tokens).to(tl.int64)
+        at_lse = head * units * (unit // out_lse.dtype.element_ty.itemsize) + token
+        greatest = tl.full((height,), -float("inf"), tl.float32)
+        for peer in tl.static_range(len(lses)):
+            lse = tl.load(lses[peer] + at_lse, mask=inside, other=0.0)
             lse = tl.where(lse == float("inf"), -float("inf"), lse)  # an empty state, as merge_states has it
             greatest = tl.maximum(greatest, lse, propagate_nan=tl.PropagateNan.ALL)
         shift = tl.where(greatest == -float("inf"), 0.0, greatest)
-        total = 0.0
-        summed = tl.zeros((d_v,), tl.float32)
-        for peer in tl.static_range(ranks):
-            of_peer = tl.load(places + peer) + begin
-            lse = tl.load((of_peer + output_bytes).to(tl.pointer_type(tl.float32)) + token)
+        total = tl.zeros((height,), tl.float32)
+        summed = tl.zeros((height, d_v), tl.float32)
+        for peer in tl.static_range(len(outs)):
+            lse = tl.load(lses[peer] + at_lse, mask=inside, other=0.0)
             lse = tl.where(lse == float("inf"), -float("inf"), lse)
             weight = tl.exp(lse - shift)
-            values = tl.load(of_peer.to(tl.pointer_type(element)) + token.to(tl.int64) * d_v + columns)
-            summed += tl.where(lse == -float("inf"), 0.0, weight * values.to(tl.float32))
+            begin = head * units * (unit // outs[peer].dtype.element_ty.itemsize) + token * d_v
+            values = tl.load(outs[peer] + begin[:, None] + columns, mask=inside[:, None], other=0.0).to(tl.float32)
+            summed += tl.where((lse == -float("inf"))[:, None], 0.0, weight[:, None] * values)
             total += weight
         scale = tl.where(total == 0, 0.0, 1 / total)
-        at = token.to(tl.int64) * heads + head
-        tl.store(out + at * d_v + columns, (summed * scale).to(out.dtype.element_ty))
-        tl.store(out_lse + at, tl.log(total) + shift)
+        at = token * heads + head
+        merged = (summed * scale[:, None]).to(out.dtype.element_ty)
+        tl.store(out + at[:, None] * d_v + columns, merged, mask=inside[:, None])
+        tl.store(out_lse + at, tl.log(total) + shift, mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _probe(to: "Any", begin: "Any") -> None:
+    gdc_launch_dependents()
     tl.store(to, (globaltimer() > begin).to(tl.int32))
 
 
@@ -121,18 +124,30 @@ class PeerKernels:
     ----------
     shape : LayerShape
     rank : int
-    memory, flags : int
-        Addresses, on this rank's device, of the addresses of all ranks' buffers: of queries followed by partial
-        results, and of ``world_size * BLOCKS`` int32 that are 0.
-    first_byte : int
-        Of partial results in a buffer.
+    places : sequence of int64 [bytes of the queries of a rank / 8]
+        In the memory of each rank, where the queries of this one are.
+    partials : sequence of Records
+        In the memory of each rank, its partial results.
+    flags : sequence of int32 [world_size * BLOCKS]
+        In the memory of each rank; 0 before the first launch.
     timeout : int
         Nanoseconds after which a block that waits stops its device.
     """
 
-    def __init__(self, shape: LayerShape, rank: int, memory: int, flags: int, *, first_byte: int, timeout: int) -> None:
+    def __init__(
+        self,
+        shape: LayerShape,
+        rank: int,
+        places: Sequence[torch.Tensor],
+        partials: Sequence[Records],
+        flags: Sequence[torch.Tensor],
+        *,
+        timeout: int,
+    ) -> None:
         self._shape, self._rank, self._timeout = shape, rank, timeout
-        self._memory, self._flags, self._first_byte = memory, flags, first_byte
+        own = slice(rank * shape.num_heads, (rank + 1) * shape.num_heads)
+        self._places, self._flags = tuple(places), tuple(flags)
+        self._outs, self._lses = tuple(each.out[own] for each in partials), tuple(each.lse[own] for each in partials)
         self._words = shape.query_bytes // torch.int64.itemsize
         self._width = _LEAST_WORDS if self._words <= BLOCKS * _LEAST_WORDS else _MOST_WORDS
         self._launch_push(torch.empty(self._words, dtype=torch.int64, device=shape.device), compiles=True)
@@ -172,23 +187,24 @@ class PeerKernels:
         grid = (min(BLOCKS, triton.cdiv(self._words, self._width)),)
         with torch.cuda.device(self._shape.device):
             _launcher(_push, grid, compiles)(
-                words, self._memory, self._flags, self._rank, self._words, self._rank * self._words, self._timeout,
-                ranks=self._shape.world_size, blocks=BLOCKS, width=self._width, num_warps=4,
+                words, self._places, self._flags, self._words, self._timeout, rank=self._rank, blocks=BLOCKS,
+                width=self._width, num_warps=4,
             )  # fmt: skip
 
     def _launch_merge(self, out: torch.Tensor, lse: torch.Tensor, *, compiles: bool = False) -> None:
         shape = self._shape
-        grid = (min(BLOCKS, shape.num_heads * shape.tokens),)
+        rows = shape.num_heads * shape.tokens
+        height = 1 if rows <= BLOCKS else _MOST_ROWS
+        grid = (min(BLOCKS, triton.cdiv(rows, height)),)
         with torch.cuda.device(shape.device):
             _launcher(_merge, grid, compiles)(
-                self._memory, self._flags, out, lse, self._rank, shape.num_heads, shape.tokens, self._first_byte,
-                shape.record_bytes, shape.output_bytes, self._timeout, ranks=shape.world_size, blocks=BLOCKS,
-                d_v=shape.d_v, element=_ELEMENTS[shape.dtype], num_warps=2,
+                self._outs, self._lses, self._flags, out, lse, shape.num_heads, shape.tokens,
+                shape.record_bytes // ALIGNMENT, self._timeout, rank=self._rank, blocks=BLOCKS, d_v=shape.d_v,
+                unit=ALIGNMENT, height=height, num_warps=2,
             )  # fmt: skip
 
 
 _OUTPUTS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-_ELEMENTS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 
 
 def _launcher(kernel: Any, grid: tuple[int], compiles: bool) -> Any:

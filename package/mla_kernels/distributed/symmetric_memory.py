@@ -52,15 +52,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Buffer(Protocol):
-    """As much memory of every rank, which all ranks can write; torch's ``_SymmetricMemory`` is one.
-
-    Attributes
-    ----------
-    buffer_ptrs_dev : int
-        The address, on the own device, of the addresses of the memory of all ranks.
-    """
-
-    buffer_ptrs_dev: int
+    """As much memory of every rank, which all ranks can write; torch's ``_SymmetricMemory`` is one."""
 
     def get_buffer(self, rank: int, sizes: Sequence[int], dtype: torch.dtype, storage_offset: int = 0) -> torch.Tensor:
         """Return a part of a rank's memory, from an offset in elements."""
@@ -227,18 +219,20 @@ class ByPeerKernels:
     """The exchange of one shape by kernels that read and write the memory of all ranks."""
 
     def __init__(self, shape: LayerShape, rank: int, workspace: _Workspace, flags: Buffer, timeout: timedelta) -> None:
-        from mla_kernels.distributed.peer_kernels import PeerKernels
+        from mla_kernels.distributed.peer_kernels import BLOCKS, PeerKernels
 
-        self._buffers = workspace, flags  # the kernels have only their addresses
-        buffer = workspace.buffer
-        queries = buffer.get_buffer(rank, (shape.world_size * shape.query_bytes,), torch.uint8).view(shape.dtype)
-        self._queries = queries.view(shape.world_size * shape.num_heads, shape.tokens, shape.d_qk)
-        partials = buffer.get_buffer(rank, (shape.world_size * shape.partial_bytes,), torch.uint8, workspace.queries)
-        self._partials = Records(shape, partials)
-        self._kernels = PeerKernels(
-            shape, rank, buffer.buffer_ptrs_dev, flags.buffer_ptrs_dev,
-            first_byte=workspace.queries, timeout=min(milliseconds(timeout) * 1_000_000, _MOST_NANOSECONDS),
-        )  # fmt: skip
+        self._buffers = workspace, flags  # as long as the kernels have their addresses
+        ranks, buffer = range(shape.world_size), workspace.buffer
+        words = shape.query_bytes // _WORD.itemsize
+        places = [buffer.get_buffer(each, (words,), _WORD, rank * words) for each in ranks]
+        size = shape.world_size * shape.partial_bytes
+        partials = [Records(shape, buffer.get_buffer(each, (size,), torch.uint8, workspace.queries)) for each in ranks]
+        queries = shape.world_size * shape.num_heads, shape.tokens, shape.d_qk
+        self._queries = buffer.get_buffer(rank, queries, shape.dtype)
+        self._partials = partials[rank]
+        seen = [flags.get_buffer(each, (shape.world_size * BLOCKS,), torch.int32) for each in ranks]
+        nanoseconds = min(milliseconds(timeout) * 1_000_000, _MOST_NANOSECONDS)
+        self._kernels = PeerKernels(shape, rank, places, partials, seen, timeout=nanoseconds)
 
     def gather(self, own: torch.Tensor) -> torch.Tensor:
         """Write the own queries into the memory of every rank, and wait for those of all ranks."""
@@ -284,4 +278,3 @@ class _Mapped:
         self._own = own
         self.get_buffer = handle.get_buffer
         self.barrier = handle.barrier
-        self.buffer_ptrs_dev = handle.buffer_ptrs_dev

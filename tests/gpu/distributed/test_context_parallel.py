@@ -18,7 +18,7 @@ MOST_SECONDS = 240
 
 @pytest.mark.parametrize("world_size", [2, 4])
 @pytest.mark.parametrize("exchange", ["collectives", "copies", "symmetric_memory"])
-@pytest.mark.parametrize("task", ["results", "replays", "a_lost_rank"])
+@pytest.mark.parametrize("task", ["results", "replays", "collectives_on_another_stream", "a_lost_rank"])
 def test_ranks(task: str, exchange: str, world_size: int, arch: str, tmp_path: Path) -> None:
     require_op(arch, "decode")
     alike = devices_alike()

@@ -83,6 +83,7 @@ PROBLEMS = (
     Problem((129, 2, 4097, 64), q_len=4),
     Problem((5000, 100), heads=64),
     Problem((200,) * 33),
+    Problem((700, 3, 90, 64, 0, 1, 65), heads=100),
 )
 """Requests that leave ranks without tokens are among them."""
 
@@ -162,6 +163,23 @@ def replays(parallel: ContextParallel) -> None:
         rank.compare(got)
 
 
+def collectives_on_another_stream(parallel: ContextParallel) -> None:
+    """Layers while another stream adds numbers of all ranks, of which another rank is late each time."""
+    rank = Rank(PROBLEMS[1], parallel, REPLAYS)
+    other, counts = torch.cuda.Stream(), torch.ones(REPLAYS, 1 << 16, device="cuda")
+    torch.cuda.synchronize()
+    got = []
+    for layer in range(REPLAYS):
+        rank.rest(layer)
+        got.append(rank.layer(rank.queries[layer]))
+        with torch.cuda.stream(other):
+            rank.rest(layer + 1)
+            dist.all_reduce(counts[layer])
+    torch.cuda.synchronize()
+    assert torch.equal(counts, torch.full_like(counts, parallel.world_size))
+    rank.compare(got)
+
+
 def a_lost_rank(parallel: ContextParallel) -> None:
     """The last rank ends after the step; the others' devices stop when the time-out is over."""
     rank = Rank(PROBLEMS[0], parallel, 1)
@@ -179,7 +197,7 @@ def a_lost_rank(parallel: ContextParallel) -> None:
     assert time.monotonic() - begin < 10 * SHORT_TIME_OUT.total_seconds()
 
 
-TASKS = {task.__name__: task for task in (results, replays, a_lost_rank)}
+TASKS = {task.__name__: task for task in (results, replays, collectives_on_another_stream, a_lost_rank)}
 
 
 def main(task: str, exchange: str, file: str, rank: int, world_size: int, device: int) -> None:
