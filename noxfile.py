@@ -166,7 +166,7 @@ def gpu(session: nox.Session) -> None:
 
     A payload that dist/emulation/ has is installed from there. `-- -n 10 --dist worksteal` runs them in ten processes.
     """
-    session.install(*group("test"), "torch>=2.11", "pytest-xdist>=3.6")
+    session.install(*group("test"), "torch>=2.11")
     found = list(DIST.glob("mla_kernels-*.whl"))
     for payload in payloads():
         name = f"mla_kernels_{payload}-*.whl"
@@ -194,10 +194,14 @@ def delays(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Build and install the wheel, then run the tests; `-- ARGS` go to pytest."""
+    """Build and install the wheel, then run the tests in up to four processes; `-- ARGS` go to pytest.
+
+    `-- -n 0 --pdb tests/kernels` runs them in one process, which a debugger needs.
+    """
     session.install(*group("test"), TORCH)
     session.install("--no-deps", "--force-reinstall", core_wheel(session))
-    session.run("pytest", *session.posargs)
+    processes = ("-n", "logical", "--maxprocesses", "4", "--dist", "loadfile")
+    session.run("pytest", *processes, *session.posargs)
 
 
 @nox.session
