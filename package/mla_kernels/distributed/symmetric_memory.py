@@ -230,9 +230,9 @@ class ByPeerKernels:
         queries = shape.world_size * shape.num_heads, shape.tokens, shape.d_qk
         self._queries = buffer.get_buffer(rank, queries, shape.dtype)
         self._partials = partials[rank]
-        seen = [flags.get_buffer(each, (shape.world_size * BLOCKS,), torch.int32) for each in ranks]
+        flags_of_ranks = [flags.get_buffer(each, (shape.world_size * BLOCKS,), torch.int32) for each in ranks]
         nanoseconds = min(milliseconds(timeout) * 1_000_000, _MOST_NANOSECONDS)
-        self._kernels = PeerKernels(shape, rank, places, partials, seen, timeout=nanoseconds)
+        self._kernels = PeerKernels(shape, rank, places, partials, flags_of_ranks, timeout=nanoseconds)
 
     def gather(self, own: torch.Tensor) -> torch.Tensor:
         """Write the own queries into the memory of every rank, and wait for those of all ranks."""
