@@ -4,10 +4,9 @@ A block signals the blocks of its number on the other ranks and waits for theirs
 its own kernel. A flag is a semaphore of a block and a rank: that rank adds 1 when it signals, and the block takes 1
 away when it has seen that. It is 2 for a moment where a rank signals in its next kernel before the block has looked.
 
-The kernel that writes queries lets the attention begin before it ends itself (programmatic dependent launch), but not
-before the other ranks are there: blocks of the attention that waited behind it would hold all multiprocessors, which
-another stream may need for what a late rank waits for. Annotations are strings, because Triton looks the names of
-others up.
+Neither kernel lets the next one begin before it ends (programmatic dependent launch): blocks that waited behind it
+would hold multiprocessors, which another stream may need for what a late rank waits for. Annotations are strings,
+because Triton looks the names of others up.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, globaltimer
+from triton.language.extra.cuda import globaltimer
 
 from mla_kernels.distributed.records import ALIGNMENT, LayerShape, Records
 from mla_kernels.errors import DTypeError
@@ -37,11 +36,24 @@ def _stop_if_late(deadline: "Any") -> None:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _fence_by_first_thread() -> None:
+    """Order what the block has written before what its first thread writes next: that one signals.
+
+    Each atomic operation that releases would have a fence of its own, which takes 1 us.
+    """
+    tl.inline_asm_elementwise(
+        "{ .reg .pred first; mov.u32 $0, %tid.x; setp.eq.u32 first, $0, 0; @first fence.release.sys; }",
+        "=r", [], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _signal_and_wait(flags: "Any", block: "Any", timeout: "Any", rank: tl.constexpr, blocks: tl.constexpr) -> None:
     tl.debug_barrier()
+    _fence_by_first_thread()
     for step in tl.static_range(1, len(flags)):
         theirs = flags[(rank + step) % len(flags)] + rank * blocks + block
-        tl.atomic_add(theirs, 1, sem="release", scope="sys")
+        tl.atomic_add(theirs, 1, sem="relaxed", scope="sys")
     deadline = globaltimer() + timeout
     for step in tl.static_range(1, len(flags)):
         own = flags[rank] + (rank + step) % len(flags) * blocks + block
@@ -63,7 +75,6 @@ def _push(  # noqa: PLR0917
         for step in tl.static_range(1, len(places) + 1):
             tl.store(places[(rank + step) % len(places)] + at, values, mask=at < words)
     _signal_and_wait(flags, block, timeout, rank, blocks)
-    gdc_launch_dependents()
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -105,7 +116,7 @@ def _merge(  # noqa: PLR0917
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _probe(to: "Any", begin: "Any") -> None:
-    gdc_launch_dependents()
+    _fence_by_first_thread()
     tl.store(to, (globaltimer() > begin).to(tl.int32))
 
 

@@ -167,6 +167,7 @@ def collectives_on_another_stream(parallel: ContextParallel) -> None:
     """Layers while another stream adds numbers of all ranks, of which another rank is late each time."""
     rank = Rank(PROBLEMS[1], parallel, REPLAYS)
     other, counts = torch.cuda.Stream(), torch.ones(REPLAYS, 1 << 16, device="cuda")
+    dist.all_reduce(counts[0].clone())  # NCCL connects ranks at the first one, which waits for the device's kernels
     torch.cuda.synchronize()
     got = []
     for layer in range(REPLAYS):
