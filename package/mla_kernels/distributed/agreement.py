@@ -19,6 +19,8 @@ from mla_kernels.errors import GroupError, ValueRangeError
 Choice = Literal["auto", "collectives", "symmetric_memory"]
 Chosen = Literal["collectives", "symmetric_memory"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
+_LEAST_CAPABILITY = 9, 0
+"""Of devices whose fences can release without acquiring, as the kernels in Triton have them."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TRIAL_BYTES = 4096
@@ -65,7 +67,7 @@ def all_agree(agrees: bool, group: dist.ProcessGroup | None, device: torch.devic
 
 
 def _has_triton(device: torch.device) -> bool:
-    if device.type != "cuda":
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < _LEAST_CAPABILITY:
         return False
     try:
         from mla_kernels.distributed.peer_kernels import probe

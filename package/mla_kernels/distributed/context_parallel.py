@@ -269,8 +269,7 @@ class ContextParallel:
             return
         for rank, other in enumerate(gather_integers(shape, self.group, device)):
             if other != shape:
-                names = "batch, q_len, heads, columns, a number of the type, interleave"
-                raise ShapeError("q", f"{shape} ({names})", f"what rank {rank} has: {other}")
+                raise ShapeError("q", _told(shape, other), f"what rank {rank} has: {_told(other, shape)}")
         self._agreed.add(shape)
 
     def _exchange(self, shape: LayerShape) -> Exchange:
@@ -289,6 +288,14 @@ class ContextParallel:
 def _number(dtype: torch.dtype) -> int:
     """Return a number of an element type, the same on all ranks."""
     return int.from_bytes(hashlib.sha256(str(dtype).encode()).digest()[:4])
+
+
+def _told(shape: tuple[int, ...], other: tuple[int, ...]) -> str:
+    """Name what of a shape differs from another one."""
+    names = "batch", "q_len", "heads", "columns", "dtype", "interleave"
+    dtypes = {_number(dtype): str(dtype) for dtype in (torch.bfloat16, torch.float16, torch.float32)}
+    differ = [(name, own) for name, own, theirs in zip(names, shape, other, strict=True) if own != theirs]
+    return ", ".join(f"{name} {dtypes.get(own, own) if name == 'dtype' else own}" for name, own in differ)
 
 
 def _launches(heads: int) -> list[slice]:

@@ -31,6 +31,6 @@ def runner(name: str) -> machine.Device | None:
 
 
 def install(arch: Arch) -> str:
-    """The command that installs the payload of an arch, and those that build it where no index has it."""
+    """The commands that build the payload of an arch, and the one that installs it from an index that has it."""
     built = f"nox -s wheels -- {arch.payload} && pip install dist/*.whl"
-    return f"pip install mla-kernels[{arch.payload}], or in a clone: {built}"
+    return f"in a clone, {built}; where an index has it, pip install 'mla-kernels[{arch.payload}]'"

@@ -167,7 +167,13 @@ def collectives_on_another_stream(parallel: ContextParallel) -> None:
     """Layers while another stream adds numbers of all ranks, of which another rank is late each time."""
     rank = Rank(PROBLEMS[1], parallel, REPLAYS)
     other, counts = torch.cuda.Stream(), torch.ones(REPLAYS, 1 << 16, device="cuda")
-    dist.all_reduce(counts[0].clone())  # NCCL connects ranks at the first one, which waits for the device's kernels
+    # A kernel is loaded at its first launch, and the host then waits for its device. No rank may do so in the loop: the
+    # other ranks would wait on their devices in the all-reduce, which holds multiprocessors that the layer needs.
+    torch.cuda._sleep(1)
+    rank.layer(rank.queries[0])
+    dist.all_reduce(counts[0].clone())
+    torch.cuda.synchronize()
+    dist.barrier()
     torch.cuda.synchronize()
     got = []
     for layer in range(REPLAYS):

@@ -105,7 +105,7 @@ def test_a_payload_that_is_absent_is_said(run):
     for name in ("sm90a", "sm90"):
         status, out, err = run("list", f"arch={name}")
         assert (status, out) == (1, "")
-        assert err.startswith("the payload of arch sm90a is not installed: pip install mla-kernels[sm90], or in a c")
+        assert err.startswith("the payload of arch sm90a is not installed: in a clone, nox -s wheels -- sm90 && ")
     status, out, err = run("list", "op=decode", "arch=sm90a", "--json")
     assert (status, json.loads(out)) == (1, [])
     assert "is not installed" in err

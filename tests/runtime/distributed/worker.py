@@ -75,13 +75,19 @@ def results(rank: int, world_size: int) -> None:
 
 
 def unequal_shapes(rank: int, world_size: int) -> None:
-    """A rank with another number of requests, or of heads, is named on every rank."""
+    """A rank with other requests, heads or another type is named on every rank, with what differs."""
     parallel = ContextParallel(interleave=PAGE)
-    for batch, heads in ((2 + (rank == world_size - 1), 4), (2, 4 + (rank == 0))):
-        q, cache = torch.zeros(batch, 1, heads, 576), torch.zeros(2, PAGE, 576)
+    first, last = rank == 0, rank == world_size - 1
+    for batch, heads, dtype, says in (
+        (2 + last, 4, torch.float32, ("batch 2", "batch 3")),
+        (2, 4 + first, torch.float32, ("heads 4", "heads 5")),
+        (2, 4, torch.bfloat16 if first else torch.float32, ("dtype torch.float32", "dtype torch.bfloat16")),
+    ):
+        q, cache = torch.zeros(batch, 1, heads, 576, dtype=dtype), torch.zeros(2, PAGE, 576, dtype=dtype)
         table, lengths = torch.zeros(batch, 1, dtype=torch.int32), torch.ones(batch, dtype=torch.int32)
-        with pytest.raises(ShapeError, match="rank"):
+        with pytest.raises(ShapeError, match=r"got [a-z]+ [\w.]+; accepts what rank \d has: [a-z]+ [\w.]+$") as error:
             parallel.step(q, cache, table, lengths)
+        assert all(each in str(error.value) for each in says)
 
 
 def other_queries(rank: int, world_size: int) -> None:

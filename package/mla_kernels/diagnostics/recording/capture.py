@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,8 @@ def from_environment() -> None:
     ------
     ValueRangeError
         ``MLA_KERNELS_RECORD_CALLS`` is not a number of calls, or ``MLA_KERNELS_RECORD`` no folder that can be made.
+    MissingPackageError
+        torch is not installed.
     """
     calls = os.environ.get(CALLS, str(MOST))
     if not calls.isdecimal():
@@ -141,6 +144,8 @@ def _recorder(folder: str | os.PathLike[str], calls: int, ops: Sequence[str] | N
 
 
 def _switch_on(recorder: Recorder) -> None:
+    if find_spec("torch") is None:
+        raise tables.MissingPackageError("torch", "mla-kernels[torch]")
     with _lock:
         _active.append(recorder)
         for op, kind in KERNELS.items():

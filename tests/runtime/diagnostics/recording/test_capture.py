@@ -14,7 +14,7 @@ import torch
 from mla_kernels.diagnostics import record
 from mla_kernels.diagnostics.recording import call as calls
 from mla_kernels.diagnostics.recording import capture, contents
-from mla_kernels.errors import DTypeError, InternalError, UnsupportedError, ValueRangeError
+from mla_kernels.errors import DTypeError, InternalError, MlaError, UnsupportedError, ValueRangeError
 from mla_kernels.kernels.ops import KERNELS
 
 from tests.runtime.diagnostics.recording.every_op import decode, merge_states
@@ -238,6 +238,13 @@ def test_the_environment_switches_it_on(tmp_path):
     files = sorted((tmp_path / "new").iterdir())
     assert [calls.load(file).op for file in files] == ["merge_states"] * 2
     assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
+
+
+def test_without_torch_the_import_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(capture, "find_spec", lambda module: None)
+    monkeypatch.setenv("MLA_KERNELS_RECORD", str(tmp_path))
+    with pytest.raises(MlaError, match=r"this needs torch: pip install 'mla-kernels\[torch\]'"):
+        capture.from_environment()
 
 
 def test_a_number_of_calls_that_is_none(tmp_path):
