@@ -122,6 +122,8 @@ def main() -> None:
     parser.add_argument("--seq", type=int, help="tokens of each request; by default all", metavar="TOKENS")
     parser.add_argument("--parts", action="store_true", help="add what each launch takes alone")
     options = parser.parse_args()
+    if not {"LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
+        parser.error("torchrun starts it, with a process for each GPU: torchrun --nproc-per-node 2 -m ...")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
     parallels = {"all-to-all": ContextParallel(interleave=PAGE, exchange="collectives")}

@@ -1,7 +1,7 @@
 """Write the tables of our speed on Hopper: ``python -m benchmarks.where_it_stands``.
 
-They stand in the README and on Hopper's page, between two comments. The data are those of the pages of an H200 beside
-FlashMLA 9241ae3 alone, each of one run.
+They stand in the README, on the page of benchmarks and on Hopper's page, between two comments. The data are those of
+the pages of an H200 beside FlashMLA 9241ae3 alone, each of one run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from benchmarks.pages import comparison
 from benchmarks.pages.markdown import block, markdown, with_block
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"README.md": "docs/benchmarks", "docs/kernels/sm90/index.md": "../../benchmarks"}
+PAGES = {
+    "README.md": "docs/benchmarks",
+    "docs/benchmarks.md": "benchmarks",
+    "docs/kernels/sm90/index.md": "../../benchmarks",
+}
 """The pages that hold the tables, and the folder of the pages of benchmarks as each finds it."""
 _NAME = "where it stands"
 """Of the block of a page that holds the tables."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mla_kernels.diagnostics.cli import status_of
-from mla_kernels.errors import ValueRangeError
+from mla_kernels.errors import DeviceError, ValueRangeError
 
 from benchmarks.pages import comparison, fp8, grid, ratios, side_by_side
 from benchmarks.pages.markdown import with_block
@@ -74,6 +74,17 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure on the GPU of this process.
+
+    Raises
+    ------
+    DeviceError
+        There is none.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise DeviceError("device", "none that torch can use", "an NVIDIA GPU; --measured shows what JSON holds")
     from benchmarks.side_by_side.libraries import libraries
     from benchmarks.side_by_side.run import Run, measure
 

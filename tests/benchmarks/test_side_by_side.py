@@ -20,7 +20,7 @@ from mla_kernels.compat import flash_mla
 from mla_kernels.errors import ValueRangeError
 
 from benchmarks.pages.comparison import OURS_FP8
-from benchmarks.side_by_side import run, states, turns
+from benchmarks.side_by_side import command, run, states, turns
 from benchmarks.side_by_side.cells import ALL, SINGLE, SUITES, Suite, dense
 from benchmarks.side_by_side.libraries import Library, libraries
 from tests.benchmarks.imagined import CEILINGS, MACHINE
@@ -77,6 +77,15 @@ def peer(monkeypatch: pytest.MonkeyPatch, name: str, factor: float = 1.0) -> Lib
     module.flash_mla_with_kvcache = decode  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, name, module)
     return Library("FlashMLA", name)
+
+
+def test_without_a_gpu_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert command.main([str(tmp_path / "out.json")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "accepts an NVIDIA GPU" in line
 
 
 def test_ours_is_measured_first_and_last(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:

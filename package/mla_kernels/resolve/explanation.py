@@ -9,6 +9,7 @@ from typing import Any, get_args
 from mla_kernels._types import Arch
 from mla_kernels.errors import DTypeError
 from mla_kernels.payloads.discovery import Rejected, payloads
+from mla_kernels.payloads.index import KEPT_OPEN
 from mla_kernels.payloads.registry import Value, Variant
 from mla_kernels.resolve.addition import addition, pairs
 from mla_kernels.resolve.config import completed, with_defaults
@@ -131,9 +132,7 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
     if matching:
         chosen, *others = matching
         reason = f"{asked}\nis served by {chosen.name}: priority {chosen.priority}, {_among(len(matching))}"
-        candidates = tuple(
-            Candidate(other, f"matches too, priority {other.priority}") for other in others[:MOST_CANDIDATES]
-        )
+        candidates = tuple(Candidate(other, _also(other, chosen, config)) for other in others[:MOST_CANDIDATES])
         return Explanation(op, config, chosen, reason, candidates, None, None, stop, installed.rejected)
     registry = installed.registry_of(arch)
     if registry is None:
@@ -160,6 +159,17 @@ def _no_payload(name: str) -> str | None:
 
 def _among(count: int) -> str:
     return "the only match" if count == 1 else f"the first of {count} matches"
+
+
+def _also(other: Variant, chosen: Variant, config: Mapping[str, Value]) -> str:
+    """That a variant matches too, and what to name for it to be preferred where its priority is higher."""
+    limits = [
+        f"{field} of {other.domain(field)}"
+        for field in KEPT_OPEN
+        if field not in config and other.domain(field) != chosen.domain(field)
+    ]
+    named = f", preferred if you name a {' and a '.join(limits)}" if other.priority > chosen.priority and limits else ""
+    return f"matches too, priority {other.priority}{named}"
 
 
 def _miss(variant: Variant, field: str, value: Value) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from types import SimpleNamespace
 
 import mla_kernels as mla
 import pytest
@@ -12,6 +13,7 @@ from mla_kernels._types import FIELDS
 from mla_kernels.errors import ValueRangeError, VariantNotFoundError
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.registry import Choices, Range, Variant
+from mla_kernels.resolve import explanation
 
 NEAREST = 8
 
@@ -96,6 +98,17 @@ def test_numbers_of_query_rows_that_are_left_open_stay_open():
     for config in ({}, {"num_heads": 16}, {"q_len": 1}):
         assert index.matching({"arch": "toy", **config}) == (many, few)
     assert index.matching({}) == (few, many), "variants of several archs are no choice"
+
+
+def test_explain_says_what_to_name_for_a_higher_priority(monkeypatch):
+    few = toy("few", 5, num_heads=Range(1, 16), q_len=Range(1, 2))
+    many = toy("many", num_heads=Range(1, 128), q_len=Range(1))
+    found = SimpleNamespace(indices={"decode": Index([few, many])}, rejected=())
+    monkeypatch.setattr(explanation, "payloads", lambda: found)
+    (other,) = explanation.explained("decode", {"arch": "toy"}).candidates
+    assert other.reason == "matches too, priority 5, preferred if you name a num_heads of 1 to 16 and a q_len of 1 to 2"
+    (other,) = explanation.explained("decode", {"arch": "toy", "num_heads": 16, "q_len": 1}).candidates
+    assert other.reason == "matches too, priority 0"
 
 
 def test_nearest_misses_the_fewest_fields_first():
