@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import comparison
-from benchmarks.pages.markdown import block, markdown, with_block
+from benchmarks.pages.markdown import markdown, with_block
+from codegen.pages import block
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -92,7 +93,8 @@ def _range(figures: list[float], unit: str = "") -> str:
 
 def current(page: str) -> str:
     """The tables that a page has now."""
-    return block((ROOT / page).read_text(encoding="utf-8"), _NAME)[0]
+    (found,) = block(_NAME).findall((ROOT / page).read_text(encoding="utf-8"))
+    return str(found)
 
 
 def main() -> None:

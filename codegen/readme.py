@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from codegen import sync
-
-_BLOCK = re.compile(r"(?<=<!-- support: begin -->\n).*?(?=<!-- support: end -->)", re.DOTALL)
+from codegen.pages import block
 
 
 def path() -> Path:
@@ -27,4 +25,4 @@ def write(table: str) -> None:
 
 
 def _with(table: str) -> str:
-    return _BLOCK.sub(lambda _: table, path().read_text(encoding="utf-8"))
+    return block("support").sub(lambda _: table, path().read_text(encoding="utf-8"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Sequence
 from typing import Any
+
+from codegen.pages import block
 
 
 def markdown(rows: Sequence[dict[str, Any]], *, right: Container[str] = ()) -> str:
@@ -14,16 +15,10 @@ def markdown(rows: Sequence[dict[str, Any]], *, right: Container[str] = ()) -> s
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def block(page: str, name: str) -> re.Match[str]:
-    """What is between the lines ``<!-- name: begin -->`` and ``<!-- name: end -->`` of a page, of which it has one."""
-    (found,) = re.finditer(rf"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", page, re.DOTALL)
-    return found
-
-
 def with_block(page: str, name: str, text: str) -> str:
-    """The page with another text in its block."""
-    start, end = block(page, name).span()
-    return page[:start] + text + page[end:]
+    """The page with another text in its block of a name, of which it has one."""
+    (found,) = block(name).finditer(page)
+    return page[: found.start()] + text + page[found.end() :]
 
 
 def cell(value: object) -> str:

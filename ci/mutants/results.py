@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ci.mutants.mutant import ROOT, Mutant
+from codegen.pages import block
 
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = ROOT / "docs" / "mutants.md"
-BLOCK = re.compile(r"(?<=<!-- mutants: begin -->\n).*?(?=<!-- mutants: end -->)", re.DOTALL)
 SOURCES = ("ci", "codegen", "generated", "package", "templates", "tests")
 OUTCOMES = ("killed", "timed out", "survived", "not built", "not applied")
 """A mutant that is stopped at the limit of its tests counts as killed."""
@@ -60,7 +59,7 @@ class Results:
 
 def page(text: str, mutants: Sequence[Mutant], results: Mapping[str, Result]) -> str:
     """Return the text of the documentation's page with the tables of these results."""
-    return BLOCK.sub(lambda _: table(mutants, results), text)
+    return block("mutants").sub(lambda _: table(mutants, results), text)
 
 
 def sources_of(root: Path) -> str:
