@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import torch
-from mla_kernels.distributed import symmetric_memory
+from mla_kernels.distributed import agreement, symmetric_memory
 from mla_kernels.distributed.records import LayerShape, Records
 from mla_kernels.distributed.symmetric_memory import ByCopies, Workspaces
 
@@ -119,6 +121,16 @@ def test_a_query_that_is_not_aligned() -> None:
     workspaces = Workspaces(0, Rank(Threads(1), 0, lambda _: None).allocate, timedelta(seconds=1))
     own = torch.randn(2 * 3 * 64 + 1).bfloat16()[1:].view(2, 3, 64)
     assert torch.equal(workspaces.exchange(shape).gather(own), own)
+
+
+@pytest.mark.parametrize(("capability", "has"), [((8, 9), False), ((9, 0), True), ((10, 0), True)])
+def test_the_kernels_are_for_devices_whose_fences_can_only_release(
+    capability: tuple[int, int], has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for the kernels always works, so that the capability alone decides."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setitem(sys.modules, "mla_kernels.distributed.peer_kernels", SimpleNamespace(probe=lambda device: None))
+    assert agreement._has_triton(torch.device("cuda")) is has
 
 
 @pytest.mark.parametrize("all_agree", [True, False])
