@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,10 +34,35 @@ APART = {
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
-    "CUDA_VISIBLE_DEVICES": "",
     "OMP_NUM_THREADS": "1",
 }
 """What keeps an engine to the loopback interface, to files that are there, and to one thread of the CPU."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where engines run: what their processes' environments have more, and the arguments that all of them get."""
+
+    variables: Mapping[str, str]
+    engine: Mapping[str, Any]
+
+
+CPU = Machine(
+    {"CUDA_VISIBLE_DEVICES": "", "VLLM_CPU_OMP_THREADS_BIND": "nobind"},
+    # Where a CPU has AMX, vLLM would choose a backend that serves bf16 only.
+    {"attention_backend": "CPU_MLA", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20},
+)
+GPU = Machine(
+    {
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0"),
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",  # requests are greedy, and a sampler of FlashInfer would be compiled first
+    },
+    {
+        "compilation_config": {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"},
+        "kv_cache_memory_bytes": 256 << 20,
+        "gpu_memory_utilization": 0.1,  # of a GPU that several engines share
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -53,18 +79,25 @@ class Run:
         By which every output of the package's kernel is multiplied.
     separate : bool
         Whether the engine and its worker are processes of their own, as in a server.
-    predicts : bool
-        Whether the model is V3's, with a layer for speculative decoding.
+    model : str
+        The kind of ``tiny_model``.
+    lengths : tuple
+        Tokens of the prompts.
+    times : int
+        How often the prompts are served; what is told is of the last time.
     engine : dict
         More arguments of ``vllm.LLM``.
     """
 
+    machine: Machine = CPU
     dtype: str = "float32"
     plugins: str = f"mla_kernels,{spy.NAME}"
     override: str = ""
     factor: float = 1
     separate: bool = False
-    predicts: bool = False
+    model: tiny_model.Kind = "dense"
+    lengths: tuple[int, ...] = LENGTHS
+    times: int = 1
     engine: dict[str, Any] = field(default_factory=dict)
 
 
@@ -72,7 +105,8 @@ class Run:
 class Told:
     """What a run gave: its exit status, what it printed, its requests, and the launches of the package's kernel.
 
-    The two switches are what the engine made of the options of these names.
+    ``hits`` counts tokens of prompts that were in the cache. The two switches are what the engine made of the options
+    of these names.
     """
 
     status: int
@@ -81,6 +115,7 @@ class Told:
     launches: list[str]
     preemptions: int = 0
     accepted: int = 0
+    hits: int = 0
     chunked_prefill: bool = False
     prefix_caching: bool = False
 
@@ -90,20 +125,24 @@ class Told:
         return [each["tokens"] for each in self.requests]
 
 
-def prompts() -> list[list[int]]:
-    """The prompts of every run."""
+def prompts(lengths: tuple[int, ...]) -> list[list[int]]:
+    """The same prompts for every run of these lengths."""
     source = random.Random(0)
-    return [[source.randrange(2, tiny_model.VOCABULARY) for _ in range(length)] for length in LENGTHS]
+    return [[source.randrange(2, tiny_model.VOCABULARY) for _ in range(length)] for length in lengths]
 
 
 def start(run: Run, folder: Path) -> Told:
     """Serve the prompts by an engine, and return what it told."""
-    model = tiny_model.write(folder / "model", predicts=run.predicts)
+    model = tiny_model.write(folder / "model", run.model)
     asked, told, log = (folder / name for name in ("asked.json", "told.json", "launches.txt"))
-    engine = {"model": str(model), "dtype": run.dtype, "max_model_len": 512, "max_num_seqs": len(LENGTHS)}
-    # Where a CPU has AMX, vLLM would choose a backend that serves bf16 only.
-    engine |= {"attention_backend": "CPU_MLA", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20} | run.engine
-    request = {"engine": engine, "prompts": prompts(), "max_tokens": TOKENS, "logprobs": LIKELIEST}
+    engine = {"model": str(model), "dtype": run.dtype, "max_model_len": 512, "max_num_seqs": len(run.lengths)}
+    request = {
+        "engine": engine | run.machine.engine | run.engine,
+        "prompts": prompts(run.lengths),
+        "times": run.times,
+        "max_tokens": TOKENS,
+        "logprobs": LIKELIEST,
+    }
     asked.write_text(json.dumps(request), encoding="utf-8")
     log.touch()
     command = [sys.executable, "-m", "tests.engines.serve", str(asked), str(told)]
@@ -149,8 +188,8 @@ def environment(run: Run, folder: Path, log: Path) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "VLLM_PLUGINS": run.plugins,
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(run.separate)),
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         **APART,
+        **run.machine.variables,
         VARIABLE: run.override,
         spy.LOG: str(log),
         spy.FACTOR: str(run.factor),

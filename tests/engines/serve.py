@@ -1,6 +1,6 @@
 """One engine in a process of its own: ``python -m tests.engines.serve ASKED.json TOLD.json``.
 
-``asked`` has the arguments of ``vllm.LLM``, prompts of token ids, and how many tokens to make of each.
+``asked`` has the arguments of ``vllm.LLM``, prompts of token ids, how many tokens to make of each, and how often.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def main(asked: Path, told: Path) -> None:
         temperature=0, max_tokens=request["max_tokens"], ignore_eos=True, logprobs=request["logprobs"], detokenize=False
     )
     prompts = [{"prompt_token_ids": prompt} for prompt in request["prompts"]]
-    outputs = engine.generate(prompts, sampling, use_tqdm=False)
+    for _ in range(request["times"]):
+        outputs = engine.generate(prompts, sampling, use_tqdm=False)
     requests = [answer(each.outputs[0]) for each in outputs]
     told.write_text(json.dumps({"requests": requests, **counts(engine), **switches(engine)}), encoding="utf-8")
 
@@ -33,10 +34,13 @@ def answer(output: Any) -> dict[str, Any]:
 
 
 def counts(engine: Any) -> dict[str, int]:
-    """How many requests were preempted, and how many speculated tokens were right."""
+    """How many requests were preempted, speculated tokens were right, and tokens of prompts were in the cache."""
     counted = {metric.name: getattr(metric, "value", 0) for metric in engine.get_metrics()}
-    accepted = counted.get("vllm:spec_decode_num_accepted_tokens", 0)
-    return {"preemptions": int(counted["vllm:num_preemptions"]), "accepted": int(accepted)}
+    return {
+        "preemptions": int(counted["vllm:num_preemptions"]),
+        "accepted": int(counted.get("vllm:spec_decode_num_accepted_tokens", 0)),
+        "hits": int(counted.get("vllm:prefix_cache_hits", 0)),
+    }
 
 
 def switches(engine: Any) -> dict[str, bool]:

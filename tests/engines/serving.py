@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines import tiny_model
+from tests.engines.compare import apart, served
 from tests.engines.runs import LENGTHS, TOKENS, Run, Told, alone, environment, start
 
 CHUNK = 48
@@ -25,7 +26,7 @@ RUNS = {
     "with": Run(override="CPU_MLA", separate=True),
     "wrong": Run(override="CPU_MLA", factor=1.01),
     "preempted": Run(override="CPU_MLA", engine={"num_gpu_blocks_override": 24, "max_model_len": 160}),
-    "without, one layer": Run(plugins="", predicts=True),
+    "without, one layer": Run(plugins="", model="predicting"),
     "in chunks": Run(
         override="CPU_MLA",
         engine={
@@ -36,7 +37,7 @@ RUNS = {
     ),
     "speculating": Run(
         override="CPU_MLA",
-        predicts=True,
+        model="predicting",
         engine={
             # Without a name, vLLM chooses AMX_MLA for the draft on CPUs with AMX, which fails in fp32.
             "speculative_config": {"method": "mtp", "num_speculative_tokens": 1, "attention_backend": "CPU_MLA"},
@@ -70,24 +71,6 @@ def told(tmp_path_factory) -> Callable[[str], Told]:
         return known[name]
 
     return of
-
-
-def served(found: Told) -> Told:
-    """What a run told, which must have served every request."""
-    assert found.status == 0, found.printed
-    assert [len(tokens) for tokens in found.tokens] == [TOKENS] * len(LENGTHS)
-    return found
-
-
-def apart(a: Told, b: Told) -> list[float]:
-    """Differences of log-probabilities of every token that both runs have among the likeliest, until tokens differ."""
-    found = []
-    for one, other in zip(a.requests, b.requests, strict=True):
-        for step, (mine, theirs) in enumerate(zip(one["likeliest"], other["likeliest"], strict=True)):
-            found += [abs(mine[token] - theirs[token]) for token in mine.keys() & theirs.keys()]
-            if one["tokens"][step] != other["tokens"][step]:
-                break
-    return found
 
 
 def require_equal(a: Told, b: Told) -> None:

@@ -17,10 +17,11 @@ LOG, FACTOR = "SPY_LOG", "SPY_FACTOR"
 
 def plugin() -> None:
     """Watch the launches of this process; vLLM calls it once."""
-    from mla_kernels.kernels.ops import DecodeKernel
+    from mla_kernels.kernels.ops import DecodeKernel, SparseDecodeKernel
 
-    watched = watch(DecodeKernel.launch, os.environ[LOG], float(os.environ.get(FACTOR, "1")))
-    DecodeKernel.launch = DecodeKernel.__call__ = watched  # type: ignore[method-assign]
+    for kind in (DecodeKernel, SparseDecodeKernel):
+        watched = watch(kind.launch, os.environ[LOG], float(os.environ.get(FACTOR, "1")))
+        kind.launch = kind.__call__ = watched  # type: ignore[method-assign, assignment]
 
 
 def watch(launch: Callable[..., Any], log: str, factor: float) -> Callable[..., Any]:

@@ -1,16 +1,18 @@
-"""Writes random models of DeepSeek's shape: dense layers, 16 heads, a latent of 512 columns and rope of 64."""
+"""Writes random models of DeepSeek's shape: no experts, 16 heads, a latent of 512 columns and rope of 64."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import save_file
 
 VOCABULARY = 512
 HIDDEN, INNER, LAYERS, HEADS = 256, 512, 2, 16
-LATENT, NOPE, ROPE, VALUE = 512, 64, 64, 64
+LATENT, NOPE, ROPE, VALUE = 512, 128, 64, 128
+"""Widths of DeepSeek V2, V3 and V3.2: on GPUs, vLLM's prefill takes no others of this latent."""
 DEVIATION = 0.25
 """Of every weight. With the 0.02 of most models, logits of attention are so small that any attention will do."""
 SHAPE = {
@@ -62,6 +64,20 @@ V3 = {
     "scoring_func": "sigmoid",
 }
 """Of V3, with one layer, and one more that predicts the token after the next."""
+Q_RANK, INDEX_HEADS, INDEX_COLUMNS = 256, 64, 128
+TOPK = 512
+V32 = V3 | {
+    "architectures": ["DeepseekV32ForCausalLM"],
+    "model_type": "deepseek_v32",
+    "num_hidden_layers": LAYERS,
+    "num_nextn_predict_layers": 0,
+    "q_lora_rank": Q_RANK,
+    "index_n_heads": INDEX_HEADS,
+    "index_head_dim": INDEX_COLUMNS,
+    "index_topk": TOPK,
+}
+"""Of V3.2, whose layers attend to the tokens that an indexer selects."""
+Kind = Literal["dense", "predicting", "sparse"]
 
 
 def random_weights(layers: int) -> dict[str, torch.Tensor]:
@@ -89,6 +105,30 @@ def random_weights(layers: int) -> dict[str, torch.Tensor]:
     return found | {"model.norm.weight": torch.ones(HIDDEN), "lm_head.weight": random(VOCABULARY, HIDDEN)}
 
 
+def sparse_weights() -> dict[str, torch.Tensor]:
+    """Weights of V3.2: queries by way of a latent, and an indexer in each layer."""
+    source = torch.Generator().manual_seed(1)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=source) * DEVIATION
+
+    found = random_weights(LAYERS)
+    for number in range(LAYERS):
+        layer = f"model.layers.{number}.self_attn"
+        del found[f"{layer}.q_proj.weight"]
+        found |= {
+            f"{layer}.q_a_proj.weight": random(Q_RANK, HIDDEN),
+            f"{layer}.q_a_layernorm.weight": torch.ones(Q_RANK),
+            f"{layer}.q_b_proj.weight": random(HEADS * (NOPE + ROPE), Q_RANK),
+            f"{layer}.indexer.wq_b.weight": random(INDEX_HEADS * INDEX_COLUMNS, Q_RANK),
+            f"{layer}.indexer.wk.weight": random(INDEX_COLUMNS, HIDDEN),
+            f"{layer}.indexer.k_norm.weight": torch.ones(INDEX_COLUMNS),
+            f"{layer}.indexer.k_norm.bias": torch.zeros(INDEX_COLUMNS),
+            f"{layer}.indexer.weights_proj.weight": random(INDEX_HEADS, HIDDEN),
+        }
+    return found
+
+
 def predicting_weights() -> dict[str, torch.Tensor]:
     """Weights of one layer, and of one that predicts what it does: a copy of it that sees embeddings only.
 
@@ -109,10 +149,11 @@ def predicting_weights() -> dict[str, torch.Tensor]:
     }
 
 
-def write(folder: Path, *, predicts: bool = False) -> Path:
-    """Write a model of V2's shape, or one of V3's that predicts a token more, and return its folder."""
+def write(folder: Path, kind: Kind = "dense") -> Path:
+    """Write a model of V2's shape, of V3's that predicts a token more, or of V3.2's, and return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps((V3 if predicts else V2) | SHAPE, indent=1), encoding="utf-8")
-    weights = predicting_weights() if predicts else random_weights(LAYERS)
+    shape: dict[str, Any] = {"dense": V2, "predicting": V3, "sparse": V32}[kind]
+    (folder / "config.json").write_text(json.dumps(SHAPE | shape, indent=1), encoding="utf-8")
+    weights = {"predicting": predicting_weights, "sparse": sparse_weights}.get(kind, lambda: random_weights(LAYERS))()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return folder

@@ -183,6 +183,12 @@ class FlashMLASparseImpl(MLAAttentionImpl):
     def topk_indices_buffer(self, buffer: torch.Tensor) -> None:
         self._own.topk_indices_buffer = buffer
 
+    def record_logical_topk_ready(self) -> None:
+        """Nothing: the stream that selects tokens is the one that attends to them."""
+
+    def prepare_for_batch(self, attn_metadata: FlashMLASparseMetadata | None) -> None:
+        """Nothing: what a step's layers share is made with its metadata."""
+
     def do_kv_cache_update(  # noqa: PLR0917 (the signature is theirs)
         self,
         kv_c_normed: torch.Tensor,

@@ -1,7 +1,7 @@
 """Reads vLLM's signatures out of a wheel: ``python -m tests.runtime.compat.read_vllm vllm-0.33.0-....whl``.
 
 What it prints is kept in ``vllm/0.33.0.json``. Names only: which classes and functions there are, which parameters they
-take, and how vLLM's own layer calls a backend's.
+take, how vLLM's own layer calls a backend's, and what its layers ask the backend of a layer for.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ FUNCTIONS = {
 }
 LAYER = "vllm/model_executor/layers/attention/mla_attention.py"
 CALLS = ("impl_cls", "do_kv_cache_update", "forward_mqa", "_build_decode")
+SPARSE_LAYERS = ("vllm/model_executor/layers/mla.py", "vllm/models/deepseek_v32/attention.py")
 
 
 def read(wheel: Path) -> dict[str, Any]:
@@ -58,7 +59,15 @@ def read(wheel: Path) -> dict[str, Any]:
             if isinstance(node, ast.Call) and called(node) in CALLS:
                 given = [keyword.arg for keyword in node.keywords if keyword.arg]
                 found["calls"][called(node)] = {"positional": len(node.args), "keywords": given}
+        sparse = [asked(tree(path)) for path in SPARSE_LAYERS if path in archive.namelist()]
+        found["asked"] = {"any layer": sorted(asked(layer)), "a sparse layer": sorted(set().union(*sparse))}
     return found
+
+
+def asked(layer: ast.Module) -> set[str]:
+    """The attributes that a file reads of ``….impl``, the backend of a layer."""
+    reads = (node for node in ast.walk(layer) if isinstance(node, ast.Attribute))
+    return {node.attr for node in reads if isinstance(node.value, ast.Attribute) and node.value.attr == "impl"}
 
 
 def module(path: str) -> str:

@@ -162,3 +162,19 @@ def check_overridden(mine: type, theirs: list[str], release: str) -> None:
         elif not callable(function) and not name.startswith("__") and not isinstance(member, property):
             assert name in attributes or name.startswith("_abc"), f"vLLM has no {name}"
     assert overridden > 0
+
+
+NOT_ASKED = {
+    **dict.fromkeys(("_w_scale", "_w_uk_packed", "_w_uv_packed"), "of vLLM's projections with AMX, which makes them"),
+    **dict.fromkeys(
+        ("masked_mha_available", "masked_mha_workspace_fits"), "where a sparse layer has metadata of prefill"
+    ),
+}
+"""What vLLM's layers ask only some backends for, and which."""
+
+
+def check_asked(mine: type, release: str) -> None:
+    """Demand that the backend of a layer has what vLLM's layers ask it for."""
+    layers = ["any layer", "a sparse layer"] if mine.is_sparse else ["any layer"]  # type: ignore[attr-defined]
+    asked = {name for layer in layers for name in RELEASES[release]["asked"][layer]}
+    assert {name for name in asked if not hasattr(mine, name)} <= NOT_ASKED.keys()

@@ -14,7 +14,7 @@ from mla_kernels.compat import vllm as functions
 from mla_kernels.compat import vllm_plugin as door
 from mla_kernels.errors import UnsupportedError, ValueRangeError
 
-from tests.runtime.compat.stand_ins import RELEASES, Overrides, installed, ours
+from tests.runtime.compat.stand_ins import RELEASES, Overrides, check_asked, installed, ours
 
 
 @pytest.fixture(params=list(RELEASES))
@@ -80,6 +80,7 @@ def test_every_name_leads_to_a_class(vllm, name):
     door.register(name)
     backend = ours(vllm[name])
     assert backend.get_impl_cls().__module__ == backend.__module__ == backend.get_builder_cls().__module__
+    check_asked(backend.get_impl_cls(), vllm.release)
 
 
 def test_a_name_that_cannot_be_replaced(vllm, monkeypatch):

@@ -1,0 +1,30 @@
+"""What two engines told of the same prompts, side by side."""
+
+from __future__ import annotations
+
+from tests.engines.runs import TOKENS, Told
+
+
+def served(found: Told) -> Told:
+    """What a run told, which must have served every request."""
+    assert found.status == 0, found.printed
+    assert found.requests
+    assert {len(tokens) for tokens in found.tokens} == {TOKENS}
+    return found
+
+
+def apart(a: Told, b: Told) -> list[float]:
+    """Differences of log-probabilities of every token that both runs have among the likeliest, until tokens differ."""
+    found = []
+    for one, other in zip(a.requests, b.requests, strict=True):
+        for step, (mine, theirs) in enumerate(zip(one["likeliest"], other["likeliest"], strict=True)):
+            found += [abs(mine[token] - theirs[token]) for token in mine.keys() & theirs.keys()]
+            if one["tokens"][step] != other["tokens"][step]:
+                break
+    return found
+
+
+def alike(a: Told, b: Told) -> int:
+    """How many tokens come before the first that differs, of all requests together."""
+    pairs = [zip(mine, theirs, strict=True) for mine, theirs in zip(a.tokens, b.tokens, strict=True)]
+    return sum(next((step for step, (one, other) in enumerate(pair) if one != other), TOKENS) for pair in pairs)
