@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import requires, version
 from multiprocessing import get_context
@@ -120,6 +122,7 @@ class Engine:
     def __init__(self, model: Model, backend: str, folder: Path) -> None:
         self.model, self.backend = model, backend
         self.printed = folder / f"{model.heads}_{backend}.txt"
+        self.printed.touch()
         self._end, end = get_context("spawn").Pipe()
         arguments = (end, model, backend, folder, self.printed)
         self._process = get_context("spawn").Process(target=serve, args=arguments)
@@ -132,27 +135,30 @@ class Engine:
 
     def step(self, batch: int) -> float:
         """Milliseconds of a decoding step of a batch."""
-        self._end.send(batch)
-        return self._told()
+        return self._told(batch)
 
-    def _told(self) -> float:
+    def _told(self, batch: int | None = None) -> float:
         try:
+            if batch is not None:
+                self._end.send(batch)
             if self._end.poll(SECONDS):
                 return float(self._end.recv())
-        except EOFError:
+        except (EOFError, OSError):  # it ended
             pass
         last = "\n".join(self.printed.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST:])
         raise RuntimeError(f"{self.model.name}, {self.backend}: it ended, or took more than {SECONDS} s\n{last}")
 
     def end(self) -> None:
-        """Let it go."""
+        """Let it go, and end every process of it that is left."""
         self._end.close()
         self._process.join(20)
-        self._process.kill()
+        with suppress(ProcessLookupError, TypeError):  # it is gone, or never was
+            os.killpg(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
 
 
 def serve(end: Connection, model: Model, backend: str, folder: Path, printed: Path) -> None:
-    """What the process of an engine does, whose output goes to a file."""
+    """What the process of an engine does, whose output goes to a file; vLLM starts more, which are of its group."""
+    os.setsid()
     os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT), 1)
     os.dup2(1, 2)
     os.environ |= {
@@ -234,17 +240,17 @@ def run(path: Path, models: Sequence[Model], repeats: int) -> int:
         "steps": STEPS,
         "repeats": repeats,
         "rows": rows,
+        "left out": (left_out := list[str]()),
     }
-    status = 0
     for model in models:
         try:
             rows += measure(model, repeats)
         except RuntimeError as error:
             print(error, file=sys.stderr)
-            status = 1
+            left_out.append(model.name)
         print(time.strftime("%T"), model.name, [row["ms"] for row in rows if row["model"] == model.name], flush=True)
         path.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
-    return status
+    return int(bool(left_out))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

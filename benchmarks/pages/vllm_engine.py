@@ -21,7 +21,7 @@ _METHOD = (
     "Every backend serves in an engine of its own, with CUDA graphs and without `torch.compile`, all on one GPU. The "
     "engines of a model take turns: one serves a batch of requests, whose prompts are in its cache, while the others "
     "wait. A step is the time from the first to the last token of a batch over the {steps} steps between them. Where "
-    "the device is done before the host, a step takes as long as the host does, and the turns differ more."
+    "the GPU finishes before the CPU, a step takes as long as the CPU does, and the turns differ more."
 )
 
 
@@ -30,6 +30,7 @@ def page(document: Mapping[str, Any], *, data: str) -> str:
     rows, machine, payload = [_row(row) for row in document["rows"]], document["machine"], document["payload"]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     kinds = [text for kind, text in _KINDS.items() if any(row["model"].startswith(kind) for row in rows)]
+    left_out = document["left out"]
     counts = {name: document[name] for name in ("layers", "prompt", "repeats", "steps")}
     asked = f", which asks for {document['asks for'].replace('==', ' ')}" if document["asks for"] else ""
     commit = f"commit `{payload['commit']}`" if payload["commit"] else "no commit"
@@ -38,6 +39,7 @@ def page(document: Mapping[str, Any], *, data: str) -> str:
         markdown([{name: row.get(name, "-") for name in columns} for row in rows], right=columns[1:]),
         _ABOUT.format(kinds=", ".join(kinds), **counts),
         _METHOD.format(**counts),
+        *([f"Not measured, because an engine did not start: {'; '.join(left_out)}."] if left_out else []),
         f"Measured on {machine['date']} by `{document['command']}`; all of it: [{data.rpartition('/')[2]}]({data}). "
         f"One {machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, vLLM {document['vllm']}{asked}; "
         f"payload `{payload['name']}` {payload['version']}, {commit}, library sha256 "

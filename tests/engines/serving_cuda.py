@@ -82,9 +82,12 @@ LIKE_ANOTHER = 1.5
 def told(tmp_path_factory) -> Iterator[Callable[[str], Told]]:
     """Start every engine of ``RUNS``, some at a time, and return what each told."""
     folder = tmp_path_factory.mktemp("engines")
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        begun = {name: pool.submit(start, run, folder / name.replace(", ", "-")) for name, run in RUNS.items()}
+    pool = ThreadPoolExecutor(AT_ONCE)
+    begun = {name: pool.submit(start, run, folder / name.replace(", ", "-")) for name, run in RUNS.items()}
+    try:
         yield lambda name: begun[name].result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture
@@ -144,11 +147,15 @@ def test_requests_that_are_parted_or_served_again(told, distance, name):
     require_launches(found, "sm90a_decode_")
     assert distance(found, told("FLASHMLA")) <= LIKE_ANOTHER * distance(told("FLASH_ATTN_MLA"), told("TRITON_MLA"))
     assert (found.preemptions > 0) == (name == "preempted")
+    if name == "in chunks":  # beside a chunk, requests decode without a graph
+        assert len(found.launches) > len(told("graphs").launches)
     if name == "twice":
         assert found.hits >= sum((length - 1) // 64 * 64 for length in LENGTHS)
 
 
 def test_bf16(told, distance):
+    """Tokens differ early in bf16: only gross errors are noticed, here and below."""
+    require_launches(served(told("bf16")), "sm90a_decode_qbf16_kvbf16_")
     theirs = distance(told("FLASH_ATTN_MLA, bf16"), told("FLASHMLA, bf16"))
     for each in ("FLASH_ATTN_MLA, bf16", "FLASHMLA, bf16"):
         assert distance(told("bf16"), told(each)) <= LIKE_ANOTHER * theirs
@@ -163,6 +170,7 @@ def test_fp8_is_as_close_to_bf16_as_that_of_vllm(told, distance):
 
 def test_speculated_tokens_are_verified(told, distance):
     found = served(told("speculating"))
+    require_launches(found, "sm90a_decode_", layers=1)
     assert found.accepted > TOKENS * len(LENGTHS) / 4  # of at most half of all tokens
     assert any(line.split()[2] == "2" for line in found.launches)
     assert distance(found, told("one layer")) <= LIKE_ANOTHER * distance(told("FLASH_ATTN_MLA"), told("TRITON_MLA"))

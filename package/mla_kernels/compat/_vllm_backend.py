@@ -27,6 +27,7 @@ from mla_kernels.compat import flashmla_sparse
 from mla_kernels.compat._vllm.combination import SparseCombination
 from mla_kernels.compat._vllm.workspace import Workspace
 from mla_kernels.devices.machine import current_arch
+from mla_kernels.errors import UnsupportedError
 from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.kernels.base import Kernel
 
@@ -171,8 +172,10 @@ class FlashMLASparseImpl(MLAAttentionImpl):
             kv_lora_rank=kv_lora_rank, qk_nope_head_dim=qk_nope_head_dim, qk_rope_head_dim=qk_rope_head_dim,
             qk_head_dim=qk_head_dim, v_head_dim=v_head_dim, kv_b_proj=kv_b_proj,
         )  # fmt: skip
-        model = get_current_vllm_config().model_config
-        _require_served(model.dtype, kv_cache_dtype, head_size, num_heads=num_heads)
+        config = get_current_vllm_config()
+        _require_served(config.model_config.dtype, kv_cache_dtype, head_size, num_heads=num_heads)
+        if config.attention_config.hisparse_config is not None:
+            raise UnsupportedError("hisparse_config", "a HiSparse cache", "None: a cache that is all on the GPU")
 
     @property
     def topk_indices_buffer(self) -> torch.Tensor:
@@ -184,10 +187,7 @@ class FlashMLASparseImpl(MLAAttentionImpl):
         self._own.topk_indices_buffer = buffer
 
     def record_logical_topk_ready(self) -> None:
-        """Nothing: the stream that selects tokens is the one that attends to them."""
-
-    def prepare_for_batch(self, attn_metadata: FlashMLASparseMetadata | None) -> None:
-        """Nothing: what a step's layers share is made with its metadata."""
+        """Do nothing: the stream that selects tokens is the one that attends to them."""
 
     def do_kv_cache_update(  # noqa: PLR0917 (the signature is theirs)
         self,

@@ -48,7 +48,8 @@ class Overrides(dict[str, str]):
 def installed(monkeypatch: pytest.MonkeyPatch, release: str) -> Iterator[Overrides]:
     """Install stand-ins of a release, and yield what is registered with them."""
     overrides, modules = Overrides(), dict[str, ModuleType]()
-    overrides.release, overrides.config = release, SimpleNamespace()
+    overrides.release = release
+    overrides.config = SimpleNamespace(attention_config=SimpleNamespace(hisparse_config=None))
     made: dict[str, type] = {}
     described = RELEASES[release]["classes"]
     for name in described:

@@ -117,6 +117,14 @@ def test_a_cache_that_no_kernel_reads_is_refused(vllm, page, cache_dtype, text):
     assert str(caught.value) == text
 
 
+def test_a_cache_that_is_partly_on_the_host_is_refused(vllm):
+    """Which vLLM calls HiSparse: it keeps rows elsewhere than where a block table says."""
+    vllm.config.attention_config.hisparse_config = object()
+    given = layer_arguments(Layer(torch.Generator().manual_seed(0), 2), torch.zeros(1, 2).int(), "auto")
+    with pytest.raises(UnsupportedError, match="hisparse_config: got a HiSparse cache; accepts None"):
+        ours().FlashMLASparseImpl(**given)
+
+
 def test_vllm_tells_what_the_builder_reads():
     for described in RELEASES.values():
         assert set(Step.__annotations__) <= set(described["classes"]["CommonAttentionMetadata"]["attributes"])
