@@ -2,9 +2,9 @@
 
 Each backend of a model is an engine in processes of its own, as a server has it, with CUDA graphs of decoding steps.
 The engines of a model start at once and bring their prompts into the cache. Then they take turns: one serves a batch,
-while the others wait. A step is what passes between the first and the last token of a batch, over the
-steps between them, by the clock of the engine. Models have random weights and no experts, so that little but attention
-is in a step. It needs vLLM, which is not installed with this package.
+while the others wait. A step is the time between the first and the last token of a batch, over the steps between them,
+by the clock of the engine. Models have random weights and no experts, so that little but attention is in a step. It
+needs vLLM, which is not installed with this package.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.pages import vllm_engine as page
+from tests.engines import tiny_model
 
 PROMPT, STEPS = 8193, 64
 """Tokens of a prompt, of which all but the last are whole blocks of the cache, and steps of a batch."""
@@ -66,45 +67,26 @@ class Model:
 
     def config(self) -> dict[str, Any]:
         """``config.json`` of a model of DeepSeek's widths."""
-        kind = "v32" if self.sparse else "v3"
-        indexer = {"index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048} if self.sparse else {}
-        return {
-            "architectures": [f"Deepseek{kind.upper()}ForCausalLM"],
-            "model_type": f"deepseek_{kind}",
-            "torch_dtype": "bfloat16",
-            "vocab_size": VOCABULARY,
-            "hidden_size": 2048,
-            "intermediate_size": 2048,
-            "moe_intermediate_size": 2048,
-            "num_hidden_layers": LAYERS,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.heads,
-            "n_routed_experts": 2,
-            "n_shared_experts": 1,
-            "num_experts_per_tok": 1,
-            "n_group": 1,
-            "topk_group": 1,
-            "topk_method": "noaux_tc",
-            "scoring_func": "sigmoid",
-            "first_k_dense_replace": LAYERS,
-            "moe_layer_freq": 1,
-            "num_nextn_predict_layers": 0,
-            "kv_lora_rank": 512,
-            "q_lora_rank": 1536,
-            "qk_nope_head_dim": 128,
-            "qk_rope_head_dim": 64,
-            "v_head_dim": 128,
-            "max_position_embeddings": 16384,
-            "rms_norm_eps": 1e-6,
-            "rope_theta": 10000.0,
-            "initializer_range": 0.02,
-            "hidden_act": "silu",
-            "attention_bias": False,
-            "tie_word_embeddings": False,
-            "bos_token_id": 0,
-            "eos_token_id": 1,
-            **indexer,
-        }
+        return (
+            tiny_model.SHAPE
+            | (tiny_model.V32 | {"index_topk": 2048} if self.sparse else tiny_model.V3)
+            | {
+                "torch_dtype": "bfloat16",
+                "vocab_size": VOCABULARY,
+                "hidden_size": 2048,
+                "intermediate_size": 2048,
+                "moe_intermediate_size": 2048,
+                "num_hidden_layers": LAYERS,
+                "first_k_dense_replace": LAYERS,
+                "num_nextn_predict_layers": 0,
+                "num_attention_heads": self.heads,
+                "num_key_value_heads": self.heads,
+                "q_lora_rank": 1536,
+                "max_position_embeddings": 16384,
+                "rope_scaling": None,
+                "initializer_range": 0.02,
+            }
+        )
 
 
 MODELS = (

@@ -39,7 +39,11 @@ def page(document: Mapping[str, Any], *, data: str) -> str:
         markdown([{name: row.get(name, "-") for name in columns} for row in rows], right=columns[1:]),
         _ABOUT.format(kinds=", ".join(kinds), **counts),
         _METHOD.format(**counts),
-        *([f"Not measured, because an engine did not start: {'; '.join(left_out)}."] if left_out else []),
+        *(
+            [f"Not measured, because an engine did not start or did not answer: {'; '.join(left_out)}."]
+            if left_out
+            else []
+        ),
         f"Measured on {machine['date']} by `{document['command']}`; all of it: [{data.rpartition('/')[2]}]({data}). "
         f"One {machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, vLLM {document['vllm']}{asked}; "
         f"payload `{payload['name']}` {payload['version']}, {commit}, library sha256 "

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import save_file
 
 VOCABULARY = 512
 HIDDEN, INNER, LAYERS, HEADS = 256, 512, 2, 16
@@ -151,6 +150,8 @@ def predicting_weights() -> dict[str, torch.Tensor]:
 
 def write(folder: Path, kind: Kind = "dense") -> Path:
     """Write a model of V2's shape, of V3's that predicts a token more, or of V3.2's, and return its folder."""
+    from safetensors.torch import save_file  # which vLLM brings; the shapes above are of use without it
+
     folder.mkdir(parents=True, exist_ok=True)
     shape: dict[str, Any] = {"dense": V2, "predicting": V3, "sparse": V32}[kind]
     (folder / "config.json").write_text(json.dumps(SHAPE | shape, indent=1), encoding="utf-8")
