@@ -23,6 +23,9 @@ TESTED = ("0.5.23",)
 _PAGE_SIZE = "sglang.srt.arg_groups.overrides._page_size_default"
 _DRAFTS = "sglang.srt.speculative.draft_utils.DraftBackendFactory._create_backend"
 
+_joined: list[Any] = []
+"""Configs of this process's models whose queries SGLang has to join, because it scales them where it joins them."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -72,7 +75,7 @@ def create(model_runner: Any) -> Any:
     """
     from mla_kernels.compat._sglang.backend import MlaKernelsBackend
 
-    _prefill_as_flashmla()
+    _introduce(model_runner)
     return MlaKernelsBackend(model_runner)
 
 
@@ -101,7 +104,7 @@ def _steps_of_drafts(factory: Any) -> tuple[str, Any]:
     """Our backend for the steps that draft one more token each."""
     from mla_kernels.compat._sglang.drafts import MultiStepDraftBackend
 
-    _prefill_as_flashmla()
+    _introduce(factory.draft_model_runner)
     return NAME, MultiStepDraftBackend(factory.draft_model_runner, factory.topk, factory.speculative_num_steps)
 
 
@@ -109,15 +112,28 @@ def _extension_of_drafts(factory: Any) -> tuple[str, Any]:
     """Our backend that extends the cache of a draft model by verified tokens; it prefills that model, too."""
     from mla_kernels.compat._sglang.backend import MlaKernelsBackend
 
-    _prefill_as_flashmla()
+    _introduce(factory.draft_model_runner)
     return NAME, MlaKernelsBackend(factory.draft_model_runner, prefill=NAME)
 
 
-def _prefill_as_flashmla() -> None:
-    """Let DeepSeek models prefill as with FlashMLA; a name that this table lacks is served as Triton's backend."""
+def _introduce(model_runner: Any) -> None:
+    """Tell SGLang's DeepSeek models of our backend, which they know by its name.
+
+    They prefill as with FlashMLA; a name that this table lacks is served as Triton's backend. And they hand over
+    queries and new latents as two tensors each, where they lie. They would join them in two copies a layer for a name
+    that the second list lacks.
+    """
     from sglang.srt.models.deepseek_common.attention_backend_handler import AttentionBackendRegistry
+    from sglang.srt.models.deepseek_common.utils import FORWARD_ABSORB_CORE_ATTENTION_BACKENDS as APART
 
     AttentionBackendRegistry.register(NAME, AttentionBackendRegistry.get_handler("flashmla"))
+    config = model_runner.model_config.hf_config
+    if getattr(config, "llama_4_scaling", None) is not None:
+        _joined.append(config)
+    if NAME in APART:
+        APART.remove(NAME)
+    if not _joined:
+        APART.append(NAME)
 
 
 def preferred_page_size(resolved: Mapping[str, Any], view: Any) -> dict[str, Any] | None:

@@ -110,7 +110,7 @@ class MlaKernelsBackend(Decoding, FlashInferMLAAttnBackend):
         mode = forward_batch.forward_mode
         if not mode.is_target_verify() and not mode.is_draft_extend_v2():
             return super().forward_extend(q, k, v, layer, forward_batch, save_kv_cache, q_rope, k_rope)
-        return self.forward_decode(q, k, v, layer, forward_batch, save_kv_cache)
+        return self.forward_decode(q, k, v, layer, forward_batch, save_kv_cache, q_rope, k_rope)
 
     def _new_tokens(self, forward_batch: Any) -> NewTokens | None:
         """The new tokens of each request of a step; None for a prefill."""

@@ -38,10 +38,38 @@ class Decoding:
         layer: Any,
         forward_batch: Any,
         save_kv_cache: bool = True,
+        q_rope: torch.Tensor | None = None,
+        k_rope: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Latents ``[tokens, heads * v_head_dim]`` of absorbed queries ``[tokens, heads, head_dim]``."""
+        """Write the new latents, and attend by absorbed queries.
+
+        Parameters
+        ----------
+        q : tensor
+            ``[tokens, heads, v_head_dim]`` where ``q_rope`` has the other columns, and ``[tokens, heads, head_dim]``
+            where it is absent; in any order of memory.
+        k : tensor, optional
+            ``[tokens, 1, v_head_dim]`` where ``k_rope`` has the other columns, else ``[tokens, 1, head_dim]``.
+        v : tensor, optional
+        layer : RadixAttention
+        forward_batch : ForwardBatch
+        save_kv_cache : bool
+        q_rope : tensor, optional
+            ``[tokens, heads, head_dim - v_head_dim]``.
+        k_rope : tensor, optional
+            ``[tokens, 1, head_dim - v_head_dim]``.
+
+        Returns
+        -------
+        tensor
+            Latents ``[tokens, heads * v_head_dim]``.
+        """
         if k is not None and save_kv_cache:
-            self.token_to_kv_pool.set_kv_buffer(layer, KVWriteLoc.for_batch(forward_batch), k, v)
+            where = KVWriteLoc.for_batch(forward_batch)
+            if k_rope is None:
+                self.token_to_kv_pool.set_kv_buffer(layer, where, k, v)
+            else:
+                self.token_to_kv_pool.set_mla_kv_buffer(layer, where, k, k_rope)
         step = self.forward_metadata
         assert isinstance(step, Step)
         heads, tokens = layer.tp_q_head_num, q.shape[0]
@@ -50,11 +78,12 @@ class Decoding:
         # steps of drafts, the tokens of ranks that share experts are.
         padded = step.bounds is not None or tokens != planned
         out = (q.new_zeros if padded else q.new_empty)(tokens, heads, layer.v_head_dim)
-        self._attend(q[:planned], out[:planned], layer, step)
+        queries = [each[:planned] for each in (q, q_rope) if each is not None]
+        self._attend(queries, out[:planned], layer, step)
         return out.view(tokens, heads * layer.v_head_dim)
 
-    def _attend(self, q: torch.Tensor, out: torch.Tensor, layer: Any, step: Step) -> None:
-        """Attend by a plan; queries and cache are read where they are."""
+    def _attend(self, queries: list[torch.Tensor], out: torch.Tensor, layer: Any, step: Step) -> None:
+        """Attend by a plan; queries, one tensor or two, and cache are read where they are."""
         if layer.logit_cap:
             raise UnsupportedError("logit_cap", f"{layer.logit_cap}", "0: dense MLA has no such thing")
         if (window := layer.sliding_window_size) > 0:
@@ -62,8 +91,10 @@ class Decoding:
         # One head of slots [slots, 1, head_dim]. SGLang writes an fp8 cache without a scale, so none is applied.
         cache = self.token_to_kv_pool.get_key_buffer(layer.layer_id)[:, 0].unflatten(0, (-1, self.page_size))
         shape = (step.plan.batch, step.plan.q_len) if step.bounds is None else (1, -1)
+        widths = [layer.head_dim] if len(queries) == 1 else [layer.v_head_dim, layer.head_dim - layer.v_head_dim]
+        rows = [each.view(*shape, layer.tp_q_head_num, width) for each, width in zip(queries, widths, strict=True)]
         step.kernel(
-            q.view(*shape, layer.tp_q_head_num, layer.head_dim),
+            rows[0] if len(rows) == 1 else tuple(rows),
             cache,
             step.table,
             step.lengths,

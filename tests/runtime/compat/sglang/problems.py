@@ -189,13 +189,24 @@ def layer_of(engine: Engine, **other: Any) -> Any:
     return engine.record("RadixAttention", **given | other)
 
 
-def forward(engine: Engine, backend: Any, requests: Any) -> torch.Tensor:
-    """One layer of a step, as the class at the bottom of SGLang's backends calls it."""
+def forward(engine: Engine, backend: Any, requests: Any, apart: bool = False) -> torch.Tensor:
+    """One layer of a step, as the class at the bottom of SGLang's backends calls it.
+
+    ``apart`` hands over queries and latents as two tensors each, the first queries head by head, as a product of the
+    absorbed weights leaves them.
+    """
     name = "forward_decode" if requests.batch.forward_mode.is_decode_or_idle() else "forward_extend"
     (call,) = [each for each in engine.names["calls"] if each["name"] == name]
     assert (call["positional"], call["keywords"]) == (5, ["save_kv_cache"])
-    given = (requests.q, requests.k, requests.v, layer_of(engine), requests.batch)
-    out: torch.Tensor = getattr(backend, name)(*given, save_kv_cache=True)
+    q, k, v, more = requests.q, requests.k, requests.v, {}
+    if apart:
+        assert ["q_rope", "k_rope"] in [
+            each["keywords"] for each in engine.names["calls"] if each["name"] == "attn_mqa"
+        ]
+        more = {"q_rope": q[..., RANK:].clone(), "k_rope": k[..., RANK:].clone()}
+        q, k = q[..., :RANK].transpose(0, 1).contiguous().transpose(0, 1), k[..., :RANK].clone()
+        v = k
+    out: torch.Tensor = getattr(backend, name)(q, k, v, layer_of(engine), requests.batch, save_kv_cache=True, **more)
     return out
 
 

@@ -23,12 +23,13 @@ OVERRIDES = "sglang/srt/arg_groups/overrides.py"
 SPECULATIVE = "sglang/srt/speculative/"
 DRAFTS = f"{SPECULATIVE}draft_utils.py"
 CHOICES = "sglang/srt/arg_groups/choices.py"
+MODELS = "sglang/srt/models/deepseek_common/"
 CLASSES = {
     f"{ATTENTION}base_attn_backend.py": ("AttentionBackend",),
     f"{ATTENTION}flashinfer_mla_backend.py": ("FlashInferMLAAttnBackend",),
     f"{ATTENTION}flashmla_backend.py": ("FlashMLABackend", "FlashMLAMultiStepDraftBackend"),
     "sglang/srt/mem_cache/memory_pool.py": ("KVWriteLoc",),
-    "sglang/srt/models/deepseek_common/attention_backend_handler.py": ("AttentionBackendRegistry",),
+    f"{MODELS}attention_backend_handler.py": ("AttentionBackendRegistry",),
     "sglang/srt/model_executor/forward_batch_info.py": ("ForwardMode",),
     "sglang/srt/plugins/hook_registry.py": ("HookRegistry", "HookType"),
 }
@@ -65,7 +66,9 @@ LOOKED_FOR = {
     ),
     ("sglang/srt/mem_cache/kv_index_translator.py", "KVIndexTranslator"): ("reads_are_translated",),
     ("sglang/srt/mem_cache/memory_pool.py", "ReqToTokenPool"): ("req_to_token",),
-    ("sglang/srt/mem_cache/memory_pool.py", "MLATokenToKVPool"): ("get_key_buffer", "set_kv_buffer"),
+    ("sglang/srt/mem_cache/memory_pool.py", "MLATokenToKVPool"): (
+        "get_key_buffer", "set_kv_buffer", "set_mla_kv_buffer",
+    ),
 }  # fmt: skip
 """What our code reads of SGLang's objects: attributes, and methods that it calls or changes."""
 FIELDS = {
@@ -90,6 +93,7 @@ CALLS = {
     f"{SPECULATIVE}eagle_worker_common.py": ("init_forward_metadata",),
     f"{SPECULATIVE}eagle_draft_cuda_graph_runner.py": GRAPHS,
     f"{SPECULATIVE}eagle_draft_extend_cuda_graph_runner.py": GRAPHS,
+    f"{MODELS}attention_forward_methods/forward_mla.py": ("attn_mqa",),
     DRAFTS: ("_create_backend",),
     OVERRIDES: ("fn",),
 }
@@ -119,6 +123,7 @@ def read(wheel: Path) -> dict[str, Any]:
         found["fields"] = {name: place for path, names in FIELDS.items() for name, place in fields(tree(path), names)}
         found["calls"] = [call for path, names in CALLS.items() for call in calls(tree(path), path, names)]
         found["choices"] = dict(lists(tree(CHOICES)))
+        found["apart"] = dict(lists(tree(f"{MODELS}utils.py")))
         found["plugins"] = dict(constants(tree("sglang/srt/plugins/__init__.py")))
         return found
 

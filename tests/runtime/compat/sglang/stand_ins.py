@@ -21,6 +21,8 @@ READ = Path(__file__).parent
 RELEASES = {path.stem: json.loads(path.read_text()) for path in sorted(READ.glob("*.json"))}
 OURS, DRAFTS, DECODING = (f"mla_kernels.compat._sglang.{name}" for name in ("backend", "drafts", "decoding"))
 """Our modules that import SGLang: they are imported anew beside each release."""
+APART = "sglang.srt.models.deepseek_common.utils"
+"""The module whose list names the backends that are handed queries and latents as two tensors each."""
 
 
 class Engine:
@@ -59,6 +61,10 @@ class Engine:
         """A module of SGLang's, made where it is missing."""
         return self.modules.setdefault(name, ModuleType(name))
 
+    def apart(self) -> list[str]:
+        """The backends that are handed queries and latents as two tensors each, as they are now."""
+        return list(self.module(APART).FORWARD_ABSORB_CORE_ATTENTION_BACKENDS)
+
     def choices(self) -> dict[str, list[str]]:
         """The lists of backends as they are now."""
         held = vars(self.module("sglang.srt.arg_groups.choices"))
@@ -82,6 +88,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, release: str) -> Iterator[Engine]
     choices = engine.module("sglang.srt.arg_groups.choices")
     for name, value in engine.names["choices"].items():
         setattr(choices, name, list(value) if isinstance(value, list) else eval(value, vars(choices)))
+    apart = {name: list(value) for name, value in engine.names["apart"].items()}
+    vars(engine.module(APART)).update(apart)
     engine.module("sglang.version").__version__ = release
     for name in list(engine.modules):
         while name := name.rpartition(".")[0]:
@@ -214,8 +222,14 @@ class Pool:
         names = engine.names["read"]["MLATokenToKVPool"]["names"]
         self.rows = torch.full((slots, 1, width), torch.nan, device=device).to(dtype)
         self.set_kv_buffer = signed(names["set_kv_buffer"][1:], self._write)
+        self.set_mla_kv_buffer = signed(names["set_mla_kv_buffer"][1:], self._write_apart)
         self.get_key_buffer = signed(names["get_key_buffer"][1:], lambda layer_id: self.rows)
 
     def _write(self, layer: Any, loc_info: Any, cache_k: torch.Tensor, cache_v: torch.Tensor, **_: Any) -> None:
         assert cache_v.data_ptr() == cache_k.data_ptr(), "the value is the first columns of the key"
         self.rows[loc_info] = cache_k.to(self.rows.dtype)
+
+    def _write_apart(
+        self, layer: Any, loc_info: Any, cache_k_nope: torch.Tensor, cache_k_rope: torch.Tensor, **_: Any
+    ) -> None:
+        self.rows[loc_info] = torch.cat([cache_k_nope, cache_k_rope], -1).to(self.rows.dtype)

@@ -15,6 +15,7 @@ import torch
 from tests.runtime.compat.sglang.problems import (
     CONTEXT,
     HEADS,
+    RANK,
     Requests,
     backend_of,
     close,
@@ -31,34 +32,37 @@ from tests.runtime.compat.stand_ins import shape_of
 @pytest.mark.parametrize("page", [1, 16, 64, 128])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("mirrored", [True, False])
-def test_decode(sglang, page, dtype, mirrored):
+@pytest.mark.parametrize("apart", [True, False])
+def test_decode(sglang, page, dtype, mirrored, apart):
     """The layer writes the new token and attends to it, over pages that the table of the step lists."""
     runner = runner_of(sglang, dtype, page_size=page)
     backend, requests = backend_of(runner), Requests(sglang, runner, [37, 1, 128, 193])
     if not mirrored:
         requests.batch.seq_lens_cpu = None
     backend.init_forward_metadata(requests.batch)
-    close(forward(sglang, backend, requests), requests.expected())
+    close(forward(sglang, backend, requests, apart), requests.expected())
 
 
 @pytest.mark.parametrize("drafts", [1, 3])
 @pytest.mark.parametrize("page", [16, 64])
-def test_verification_of_drafts(sglang, drafts, page):
+@pytest.mark.parametrize("apart", [True, False])
+def test_verification_of_drafts(sglang, drafts, page, apart):
     """A draft sees those before it; the lengths of SGLang do not count drafts."""
     speculate(sglang, drafts)
     runner = runner_of(sglang, page_size=page)
     backend, requests = backend_of(runner), Requests(sglang, runner, [37, 1, 128], drafts)
     backend.init_forward_metadata(requests.batch)
-    close(forward(sglang, backend, requests), requests.expected())
+    close(forward(sglang, backend, requests, apart), requests.expected())
 
 
-def test_a_cache_of_e4m3_is_read_without_a_scale(sglang):
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_cache_of_e4m3_is_read_without_a_scale(sglang, apart):
     """SGLang's pool writes latents without one, whatever a layer's ``k_scale`` says."""
     runner = runner_of(sglang, kv_cache_dtype=torch.float8_e4m3fn)
     backend, requests = backend_of(runner), Requests(sglang, runner, [37, 70])
     backend.init_forward_metadata(requests.batch)
     assert backend.data_type == torch.float8_e4m3fn
-    close(forward(sglang, backend, requests), requests.expected())
+    close(forward(sglang, backend, requests, apart), requests.expected())
 
 
 def test_a_token_that_is_already_in_the_cache_is_not_written(sglang):
@@ -154,6 +158,10 @@ def test_nothing_is_copied_in_a_layer(sglang, monkeypatch):
     ((_, *given),) = launched
     held = (requests.q, runner.token_to_kv_pool.rows, step.table, step.lengths)
     assert [each.data_ptr() for each in given] == [each.data_ptr() for each in held]
+    latent, rope = requests.q[..., :RANK].transpose(0, 1).contiguous().transpose(0, 1), requests.q[..., RANK:].clone()
+    given = (latent, None, None, layer_of(sglang), requests.batch)
+    backend.forward_decode(*given, q_rope=rope)
+    assert [each.data_ptr() for each in launched[1][1]] == [latent.data_ptr(), rope.data_ptr()]
 
 
 @pytest.mark.parametrize("asked", [False, True])

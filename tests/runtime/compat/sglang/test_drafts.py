@@ -35,10 +35,11 @@ def sglang(sglang) -> Engine:
     return sglang
 
 
+@pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("page", [1, 16, 64])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("mirrored", [True, False])
-def test_each_step_sees_the_drafts_before_it(sglang, page, dtype, mirrored):
+def test_each_step_sees_the_drafts_before_it(sglang, page, dtype, mirrored, apart):
     """SGLang's lengths stay those before the first step; a request may need another page between two steps."""
     runner = runner_of(sglang, dtype, page_size=page, is_draft_worker=True)
     backend, _ = drafted_by(sglang, runner, DRAFTED)
@@ -47,7 +48,7 @@ def test_each_step_sees_the_drafts_before_it(sglang, page, dtype, mirrored):
         requests.batch.seq_lens_cpu = None
     backend.init_forward_metadata(requests.batch)
     for child, step, wanted in zip(backend.attn_backends, chained(requests), want, strict=True):
-        close(forward(sglang, child, step), wanted)
+        close(forward(sglang, child, step, apart), wanted)
 
 
 def test_all_steps_share_one_page_table(sglang):
@@ -60,9 +61,10 @@ def test_all_steps_share_one_page_table(sglang):
     assert len({step.plan.buffer.data_ptr() for step in steps}) == len(steps)
 
 
+@pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("page", [16, 64])
 @pytest.mark.parametrize("mirrored", [True, False])
-def test_verified_tokens_extend_the_cache(sglang, page, mirrored):
+def test_verified_tokens_extend_the_cache(sglang, page, mirrored, apart):
     """As many tokens of each request, which SGLang's lengths count."""
     runner = runner_of(sglang, page_size=page, is_draft_worker=True)
     _, backend = drafted_by(sglang, runner, DRAFTED)
@@ -70,7 +72,7 @@ def test_verified_tokens_extend_the_cache(sglang, page, mirrored):
     if not mirrored:
         requests.batch.seq_lens_cpu = None
     backend.init_forward_metadata(requests.batch)
-    close(forward(sglang, backend, requests), requests.expected())
+    close(forward(sglang, backend, requests, apart), requests.expected())
 
 
 def test_drafts_are_replayed_in_a_graph_with_other_requests(sglang, monkeypatch):

@@ -84,16 +84,42 @@ def test_the_plugin_may_be_called_again(sglang):
     assert (sglang.choices(), sglang.table, sglang.hooks) == once
 
 
+def made_for(sglang: Engine, monkeypatch: pytest.MonkeyPatch, **config: object) -> object:
+    """What SGLang's table makes for a model of this config."""
+    backend = SimpleNamespace(MlaKernelsBackend=lambda runner: runner)
+    monkeypatch.setitem(sys.modules, "mla_kernels.compat._sglang.backend", backend)
+    runner = SimpleNamespace(model_config=SimpleNamespace(hf_config=SimpleNamespace(**config)))
+    assert sglang.table[door.NAME](runner) is runner
+    return runner
+
+
 def test_models_prefill_as_with_flashmla(sglang, monkeypatch):
     """Which way a DeepSeek model attends in a prefill hangs on the name of the backend."""
     door.plugin()
-    made = object()
-    monkeypatch.setitem(
-        sys.modules, "mla_kernels.compat._sglang.backend", SimpleNamespace(MlaKernelsBackend=lambda _: made)
-    )
     before = dict(sglang.handlers)
-    assert sglang.table[door.NAME]("a model runner") is made
+    made_for(sglang, monkeypatch)
     assert sglang.handlers == before | {door.NAME: before["flashmla"]}
+
+
+def test_models_hand_over_queries_and_latents_as_they_lie(sglang, monkeypatch):
+    """Also where a second model runner, such as that of drafts, is made in the same process."""
+    monkeypatch.setattr(door, "_joined", [])
+    door.plugin()
+    before = sglang.apart()
+    for _ in range(2):
+        made_for(sglang, monkeypatch, llama_4_scaling=None)
+        assert sglang.apart() == [*before, door.NAME]
+
+
+def test_a_model_whose_queries_are_scaled_has_them_joined(sglang, monkeypatch):
+    """SGLang scales them where it joins them; a model of drafts changes nothing of it."""
+    monkeypatch.setattr(door, "_joined", [])
+    door.plugin()
+    before = sglang.apart()
+    made_for(sglang, monkeypatch)
+    made_for(sglang, monkeypatch, llama_4_scaling={"beta": 0.1})
+    made_for(sglang, monkeypatch)
+    assert sglang.apart() == before
 
 
 def hooked(sglang: Engine, view: SimpleNamespace) -> dict[str, object]:

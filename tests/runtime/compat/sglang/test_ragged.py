@@ -29,17 +29,18 @@ def sglang(sglang) -> Engine:
     return sglang
 
 
+@pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("page", [1, 64])
 @pytest.mark.parametrize("counts", [[1, 4, 2], [3, 1, 1], [4, 4, 4]])
 @pytest.mark.parametrize("mirrored", [True, False])
-def test_each_draft_sees_those_of_its_request(sglang, page, counts, mirrored):
+def test_each_draft_sees_those_of_its_request(sglang, page, counts, mirrored, apart):
     runner = runner_of(sglang, page_size=page)
     backend, requests = backend_of(runner), Requests(sglang, runner, [37, 1, 126], DRAFTS)
     step = ragged(sglang, requests, counts)
     if not mirrored:
         step.batch.seq_lens_cpu = None
     backend.init_forward_metadata(step.batch)
-    close(forward(sglang, backend, step), requests.expected()[step.rows])
+    close(forward(sglang, backend, step, apart), requests.expected()[step.rows])
     assert backend.forward_metadata.lengths.tolist() == [37 + counts[0], 1 + counts[1], 126 + counts[2]]
 
 
