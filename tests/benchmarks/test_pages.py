@@ -149,7 +149,7 @@ def test_labels_keep_their_distance():
         path.stem
         for path in PAGES.glob("data/h200_*.json")
         if (PAGES / f"{path.stem}.md").exists()
-        and "op" in json.loads(path.read_text())  # test_side_by_side_pages.py and test_vllm_engine.py have the others
+        and "op" in json.loads(path.read_text())  # test_side_by_side_pages.py and test_engine_turns.py have the others
     ),
 )
 def test_a_committed_page_is_what_its_measurements_say(name: str) -> None:
