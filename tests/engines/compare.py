@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from tests.engines import tiny_model
 from tests.engines.runs import TOKENS, Told
+
+LIKE_ANOTHER = 1.5
+"""How far from an engine's own backends ours may be, in the mean, where 1 is how far these are from each other."""
 
 
 def served(found: Told) -> Told:
@@ -28,3 +32,10 @@ def alike(a: Told, b: Told) -> int:
     """How many tokens come before the first that differs, of all requests together."""
     pairs = [zip(mine, theirs, strict=True) for mine, theirs in zip(a.tokens, b.tokens, strict=True)]
     return sum(next((step for step, (one, other) in enumerate(pair) if one != other), TOKENS) for pair in pairs)
+
+
+def require_launches(found: Told, start: str, layers: int = tiny_model.LAYERS) -> None:
+    """Demand that every layer of a step, or of a graph that was captured, was this package's."""
+    assert found.launches
+    assert len(found.launches) % layers == 0
+    assert {line.split()[0].startswith(start) for line in found.launches} == {True}

@@ -24,8 +24,12 @@ TOKENS, LIKELIEST = 24, 5
 SECONDS = 180
 """A run takes a tenth of this on two idle cores; one that hangs ends with what it printed."""
 
-KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "USER", "LOGNAME")
-"""The only variables of a caller that a run sees: any of vLLM's, torch's or OpenMP's would change what it does."""
+MULTICAST = ("NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS")
+KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "USER", "LOGNAME", *MULTICAST)
+"""The only variables of a caller that a run sees: any of vLLM's, torch's or OpenMP's would change what it does.
+
+Those of multicast say what a machine's GPUs must not be used for.
+"""
 
 APART = {
     "VLLM_HOST_IP": "127.0.0.1",
@@ -41,10 +45,14 @@ APART = {
 
 @dataclass(frozen=True)
 class Machine:
-    """Where engines run: what their processes' environments have more, and the arguments that all of them get."""
+    """Where engines run: what their processes' environments have more, and the arguments that all of them get.
+
+    ``serve`` is the module that starts one.
+    """
 
     variables: Mapping[str, str]
     engine: Mapping[str, Any]
+    serve: str = "tests.engines.serve"
 
 
 CPU = Machine(
@@ -72,7 +80,7 @@ class Run:
     Attributes
     ----------
     plugins : str
-        What ``VLLM_PLUGINS`` lists.
+        What ``VLLM_PLUGINS`` or ``SGLANG_PLUGINS`` lists.
     override : str
         What the plug-in's variable lists.
     factor : float
@@ -116,6 +124,7 @@ class Told:
     preemptions: int = 0
     accepted: int = 0
     hits: int = 0
+    page_size: int = 0
     chunked_prefill: bool = False
     prefix_caching: bool = False
 
@@ -145,7 +154,7 @@ def start(run: Run, folder: Path) -> Told:
     }
     asked.write_text(json.dumps(request), encoding="utf-8")
     log.touch()
-    command = [sys.executable, "-m", "tests.engines.serve", str(asked), str(told)]
+    command = [sys.executable, "-m", run.machine.serve, str(asked), str(told)]
     status, printed = alone(command, environment(run, folder, log), folder / "printed.txt")
     assert status is not None, f"{run} took more than {SECONDS} s\n{printed}"
     launches = log.read_text(encoding="utf-8").splitlines()
@@ -187,6 +196,7 @@ def environment(run: Run, folder: Path, log: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(plugins)]),
         "PYTHONUNBUFFERED": "1",
         "VLLM_PLUGINS": run.plugins,
+        "SGLANG_PLUGINS": run.plugins or "none",  # an empty list would be all
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(run.separate)),
         **APART,
         **run.machine.variables,

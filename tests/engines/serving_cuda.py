@@ -5,33 +5,44 @@ In an environment with vLLM, this package and the payload of the GPU: ``pytest t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.engines import tiny_model
-from tests.engines.compare import alike, apart, served
-from tests.engines.runs import GPU, LENGTHS, TOKENS, Run, Told, start
-
-AT_ONCE = 8
-"""Engines that share the GPU; each takes 1 to 2 GiB of it, and most of its time on one core to start."""
+from tests.engines.compare import LIKE_ANOTHER, require_launches, served
+from tests.engines.runs import GPU, LENGTHS, TOKENS, Run
 
 DENSE = ("FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA")
 """vLLM's own backends of dense MLA on Hopper."""
 
 LONG = (5, 700, 1300, 513, 64, 1000)
 """Tokens of prompts of a sparse model: four have more than its indexer selects."""
-SPARSE: dict[str, Any] = {"model": "sparse", "dtype": "bfloat16", "lengths": LONG}
+FP8 = {"kv_cache_dtype": "fp8"}
+COMPILED: dict[str, Any] = {"compilation_config": {}}
+"""vLLM's defaults: ``torch.compile``, and CUDA graphs of steps and of their pieces."""
+
+TOO_LARGE = 1.1
+"""A kernel whose outputs are wrong by this factor is noticed in every format."""
 
 
 def of(backend: str | None, **more: Any) -> Run:
     """An engine with a named backend, or with the one that vLLM chooses."""
     options = {**({"attention_backend": backend} if backend else {}), **more.pop("engine", {})}
     return replace(Run(machine=GPU, dtype="float16", engine=options), **more)
+
+
+def sparse(backend: str, cache: str = "auto", **more: Any) -> Run:
+    """An engine of a sparse model."""
+    options = {"max_model_len": 2048, "kv_cache_dtype": cache}
+    return of(backend, model="sparse", dtype="bfloat16", lengths=LONG, engine=options, **more)
+
+
+def with_wrong(name: str, run: Run) -> dict[str, Run]:
+    """An engine, and the same with a kernel whose outputs are too large."""
+    return {name: run, f"wrong, {name}": replace(run, factor=TOO_LARGE)}
 
 
 RUNS = {
@@ -46,76 +57,62 @@ RUNS = {
     "preempted": of("MLA_KERNELS", engine={"num_gpu_blocks_override": 12, "max_model_len": 160}),
     "in chunks": of("MLA_KERNELS", engine={"long_prefill_token_threshold": 48}),
     "twice": of("MLA_KERNELS", times=2),
-    "FLASH_ATTN_MLA, bf16": of("FLASH_ATTN_MLA", plugins="", dtype="bfloat16"),
-    "FLASHMLA, bf16": of("FLASHMLA", plugins="", dtype="bfloat16"),
-    "bf16": of("MLA_KERNELS", dtype="bfloat16"),
-    "FLASHMLA, fp8": of("FLASHMLA", plugins="", dtype="bfloat16", engine={"kv_cache_dtype": "fp8"}),
-    "fp8": of("MLA_KERNELS", dtype="bfloat16", engine={"kv_cache_dtype": "fp8"}),
+    "compiled": of("MLA_KERNELS", engine=COMPILED),
+    **{f"{name}, compiled": of(name, plugins="", engine=COMPILED) for name in DENSE},
+    **{f"{name}, bf16": of(name, plugins="", dtype="bfloat16") for name in DENSE[:2]},
+    **{f"{name}, fp8": of(name, plugins="", dtype="bfloat16", engine=FP8) for name in DENSE[1:]},
+    **with_wrong("bf16", of("MLA_KERNELS", dtype="bfloat16")),
+    **with_wrong("fp8", of("MLA_KERNELS", dtype="bfloat16", engine=FP8)),
     "one layer": of("FLASH_ATTN_MLA", plugins="", model="predicting"),
     "speculating": of(
         "MLA_KERNELS",
         model="predicting",
         engine={"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}},
     ),
-    **{
-        f"{name}{cache}": of(
-            backend,
-            plugins=plugins,
-            engine={"max_model_len": 2048, "kv_cache_dtype": cache.removeprefix(", ") or "auto"},
-            **SPARSE,
-        )
-        for cache in ("", ", fp8_ds_mla")
-        for name, backend, plugins in (
-            ("sparse", "MLA_KERNELS_SPARSE", Run.plugins),
-            ("FLASHMLA_SPARSE", "FLASHMLA_SPARSE", ""),
-        )
-    },
+    **{name: sparse(name, plugins="") for name in ("FLASH_ATTN_MLA_SPARSE", "FLASHMLA_SPARSE")},
+    "FLASHMLA_SPARSE, fp8_ds_mla": sparse("FLASHMLA_SPARSE", "fp8_ds_mla", plugins=""),
+    **with_wrong("sparse", sparse("MLA_KERNELS_SPARSE")),
+    **with_wrong("sparse, fp8_ds_mla", sparse("MLA_KERNELS_SPARSE", "fp8_ds_mla")),
     "unknown cache": of("MLA_KERNELS", engine={"kv_cache_dtype": "fp8_e5m2"}),
 }
 """Every engine that is started, by what it is."""
 
-LIKE_ANOTHER = 1.5
-"""How far from vLLM's backends ours may be, in the mean, where 1 is how far these are from each other."""
+
+class Format(NamedTuple):
+    """What an engine of a format is compared with.
+
+    Attributes
+    ----------
+    launches : str
+        How names of its kernels begin.
+    beside : tuple of str
+        The engines of vLLM's that it is compared with.
+    like : tuple of str
+        Two engines of vLLM's: how far they are from each other is the measure.
+    """
+
+    launches: str
+    beside: tuple[str, ...]
+    like: tuple[str, str]
 
 
-@pytest.fixture(scope="session")
-def told(tmp_path_factory) -> Iterator[Callable[[str], Told]]:
-    """Start every engine of ``RUNS``, some at a time, and return what each told."""
-    folder = tmp_path_factory.mktemp("engines")
-    pool = ThreadPoolExecutor(AT_ONCE)
-    begun = {name: pool.submit(start, run, folder / name.replace(", ", "-")) for name, run in RUNS.items()}
-    try:
-        yield lambda name: begun[name].result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+IN_BF16, IN_SPARSE = ("FLASH_ATTN_MLA, bf16", "FLASHMLA, bf16"), ("FLASH_ATTN_MLA_SPARSE", "FLASHMLA_SPARSE")
+FORMATS = {
+    "bf16": Format("sm90a_decode_qbf16_kvbf16_", IN_BF16, IN_BF16),
+    # Triton's multiplies in bf16, as ours does; that of FlashMLA, in e4m3, is far from both.
+    "fp8": Format("sm90a_decode_qbf16_kve4m3_", ("TRITON_MLA, fp8",), IN_BF16),
+    "sparse": Format("sm90a_sparse_decode_", IN_SPARSE, IN_SPARSE),
+    "sparse, fp8_ds_mla": Format("sm90a_sparse_decode_", ("FLASHMLA_SPARSE, fp8_ds_mla",), IN_SPARSE),
+}
 
 
-@pytest.fixture
-def distance(record_property) -> Callable[[Told, Told], float]:
-    """The mean difference of log-probabilities of two runs, which the report keeps."""
-
-    def between(a: Told, b: Told) -> float:
-        differences = apart(served(a), served(b))
-        mean = sum(differences) / len(differences)
-        record_property("apart", {"mean": mean, "most": max(differences), "tokens alike": alike(a, b)})
-        return mean
-
-    return between
-
-
-def require_launches(found: Told, start: str, layers: int = tiny_model.LAYERS) -> None:
-    """Demand that every layer of a step, or of a graph that was captured, was this package's."""
-    assert found.launches
-    assert len(found.launches) % layers == 0
-    assert {line.split()[0].startswith(start) for line in found.launches} == {True}
-
-
-@pytest.mark.parametrize("name", ["graphs", "eager", "separate", "instead"])
+@pytest.mark.parametrize("name", ["graphs", "eager", "separate", "instead", "compiled"])
 def test_results_are_as_close_as_those_of_other_backends(told, distance, name):
     """fp16 rounds, so that tokens can differ where two are almost equally likely: vLLM's three backends do so too."""
     require_launches(served(told(name)), "sm90a_decode_")
-    theirs = [distance(told(a), told(b)) for a, b in combinations(DENSE, 2)]
-    ours = [distance(told(name), told(each)) for each in DENSE]
+    peers = [f"{each}, compiled" for each in DENSE] if name == "compiled" else DENSE
+    theirs = [distance(told(a), told(b)) for a, b in combinations(peers, 2)]
+    ours = [distance(told(name), told(each)) for each in peers]
     assert max(ours) <= LIKE_ANOTHER * max(theirs)
 
 
@@ -153,19 +150,27 @@ def test_requests_that_are_parted_or_served_again(told, distance, name):
         assert found.hits >= sum((length - 1) // 64 * 64 for length in LENGTHS)
 
 
-def test_bf16(told, distance):
-    """Tokens differ early in bf16: only gross errors are noticed, here and below."""
-    require_launches(served(told("bf16")), "sm90a_decode_qbf16_kvbf16_")
-    theirs = distance(told("FLASH_ATTN_MLA, bf16"), told("FLASHMLA, bf16"))
-    for each in ("FLASH_ATTN_MLA, bf16", "FLASHMLA, bf16"):
-        assert distance(told("bf16"), told(each)) <= LIKE_ANOTHER * theirs
+def farther(told, distance, name: str, prefix: str = "") -> bool:
+    """Whether an engine of a format is farther from vLLM's than it may be."""
+    limit = LIKE_ANOTHER * distance(*map(told, FORMATS[name].like))
+    return max(distance(told(prefix + name), told(each)) for each in FORMATS[name].beside) > limit
 
 
-def test_fp8_is_as_close_to_bf16_as_that_of_vllm(told, distance):
-    """vLLM's multiplies in e4m3, this package's exactly; most of the distance is the cache's, which vLLM wrote."""
-    require_launches(served(told("fp8")), "sm90a_decode_qbf16_kve4m3_")
-    exact = told("FLASHMLA, bf16")
-    assert distance(told("fp8"), exact) <= LIKE_ANOTHER * distance(told("FLASHMLA, fp8"), exact)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format(told, distance, name):
+    """In these, tokens differ early, and a sparse model's indexer selects other tokens where rounding differs."""
+    require_launches(served(told(name)), FORMATS[name].launches)
+    assert not farther(told, distance, name)
+
+
+def test_fp8_is_closer_to_arithmetic_in_bf16_than_arithmetic_in_fp8(told, distance):
+    exact = told("TRITON_MLA, fp8")
+    assert distance(told("fp8"), exact) < distance(told("FLASHMLA, fp8"), exact)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_kernel_of_a_format_that_is_wrong_is_noticed(told, distance, name):
+    assert farther(told, distance, name, "wrong, ")
 
 
 def test_speculated_tokens_are_verified(told, distance):
@@ -174,14 +179,6 @@ def test_speculated_tokens_are_verified(told, distance):
     assert found.accepted > TOKENS * len(LENGTHS) / 4  # of at most half of all tokens
     assert any(line.split()[2] == "2" for line in found.launches)
     assert distance(found, told("one layer")) <= LIKE_ANOTHER * distance(told("FLASH_ATTN_MLA"), told("TRITON_MLA"))
-
-
-@pytest.mark.parametrize("cache", ["", ", fp8_ds_mla"])
-def test_a_sparse_model(told, distance, cache):
-    """Beside the indexer of vLLM, which selects other tokens where rounding differs: only gross errors are noticed."""
-    found, theirs = served(told(f"sparse{cache}")), served(told(f"FLASHMLA_SPARSE{cache}"))
-    require_launches(found, "sm90a_sparse_decode_")
-    assert distance(found, theirs) <= LIKE_ANOTHER * distance(told("FLASH_ATTN_MLA, bf16"), told("FLASHMLA, bf16"))
 
 
 def test_a_cache_that_no_kernel_reads_is_refused_at_start(told):

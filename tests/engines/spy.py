@@ -1,4 +1,4 @@
-"""A plug-in of vLLM for tests: it tells a file of each decode that the package launches, and can make it wrong.
+"""A plug-in of vLLM and SGLang for tests: it tells a file of each decode of the package, and can make it wrong.
 
 It sits around the kernel's launch, so that it sees only what this package computed, in whatever process of the engine.
 """
@@ -16,7 +16,7 @@ LOG, FACTOR = "SPY_LOG", "SPY_FACTOR"
 
 
 def plugin() -> None:
-    """Watch the launches of this process; vLLM calls it once."""
+    """Watch the launches of this process; the engine calls it once."""
     from mla_kernels.kernels.ops import DecodeKernel, SparseDecodeKernel
 
     for kind in (DecodeKernel, SparseDecodeKernel):
@@ -43,6 +43,6 @@ def install(folder: Path) -> Path:
     described = folder / f"{NAME}-0.dist-info"
     described.mkdir(parents=True, exist_ok=True)
     (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 0\n", encoding="utf-8")
-    entry = f"[vllm.general_plugins]\n{NAME} = {__name__}:plugin\n"
-    (described / "entry_points.txt").write_text(entry, encoding="utf-8")
+    entries = [f"[{group}]\n{NAME} = {__name__}:plugin\n" for group in ("vllm.general_plugins", "sglang.srt.plugins")]
+    (described / "entry_points.txt").write_text("".join(entries), encoding="utf-8")
     return folder
