@@ -8,13 +8,14 @@ while the others wait. Models have random weights and no experts, so that little
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import requires, version
@@ -141,10 +142,11 @@ class Engine:
 
     def end(self) -> None:
         """End every process of it."""
-        with suppress(ProcessLookupError, TypeError):  # it is gone, or never was
-            os.killpg(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
-        self._process.join()
         self._end.close()
+        with suppress(ProcessLookupError, TypeError):  # it is gone, or has no group of its own yet
+            os.killpg(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
+        self._process.kill()
+        self._process.join()
 
 
 def printed(folder: Path, backend: str) -> Path:
@@ -181,8 +183,10 @@ def measure(benchmark: Benchmark, model: Model, repeats: int) -> list[dict[str, 
     """Milliseconds of a step of each backend, a row a batch; each is the median of turns."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        engines = [Engine(benchmark, model, backend, Path(folder)) for backend in model.backends]
+        engines: list[Engine] = []
         try:
+            for backend in model.backends:
+                engines.append(Engine(benchmark, model, backend, Path(folder)))
             for engine in engines:
                 engine.ready()
             for batch in model.batches:
@@ -197,35 +201,41 @@ def measure(benchmark: Benchmark, model: Model, repeats: int) -> list[dict[str, 
 
 
 def run(benchmark: Benchmark, path: Path, models: Sequence[Model], repeats: int) -> int:
-    """Measure, and write what was measured; 1 where an engine did not serve, whose model is left out.
+    """Measure, and write what was measured; 1 where an engine did not serve.
 
-    What the file has of other models stays, where machine, engine and library are the same.
+    What the file has of other models stays, and of a model that is measured again until it has served.
+
+    Raises
+    ------
+    ValueError
+        What the file has is of another machine, engine, library or plug-in.
     """
     from mla_kernels.devices import current_arch
 
     from benchmarks.ops import cuda, run_cuda
 
-    document = {
-        "command": f"python -m benchmarks.{benchmark.engine}_engine JSON",
+    document: dict[str, Any] = {
+        "command": f"python -m benchmarks.{benchmark.engine}_engine JSON --repeats {repeats}",
         "machine": cuda.machine(),
         "payload": run_cuda.payload(current_arch()),
+        "plug-in": plugin_sha256(),
         "engine": {"name": benchmark.engine, "version": version(benchmark.engine), "asks for": asks_for(benchmark)},
         "layers": LAYERS,
         "prompt": PROMPT,
         "steps": STEPS,
     }
-    kept = others(path, document, models)
-    left_out = []
+    kept, failed = known(path, document), False
     for model in models:
         try:
             kept[model.name] = measure(benchmark, model, repeats)
         except RuntimeError as error:
             print(error, file=sys.stderr)
-            left_out.append(model.name)
+            failed = True
         print(time.strftime("%T"), model.name, [row["ms"] for row in kept.get(model.name, [])], flush=True)
-        rows = [row for each in benchmark.models for row in kept.get(each.name, [])]
-        path.write_text(f"{json.dumps(document | {'rows': rows, 'left out': left_out}, indent=1)}\n", encoding="utf-8")
-    return int(bool(left_out))
+        document["rows"] = [row for each in benchmark.models for row in kept.get(each.name, [])]
+        document["left out"] = [each.name for each in benchmark.models if each.name not in kept]
+        path.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
+    return int(failed)
 
 
 def asks_for(benchmark: Benchmark) -> str | None:
@@ -233,26 +243,28 @@ def asks_for(benchmark: Benchmark) -> str | None:
     return next((each for each in requires(benchmark.engine) or () if each.startswith("torch==")), None)
 
 
-def others(path: Path, document: dict[str, Any], models: Sequence[Model]) -> dict[str, list[dict[str, Any]]]:
-    """Rows of a file by their models, of those that are not measured now.
+def plugin_sha256() -> str:
+    """The digest of our code for engines, which may be newer than the library."""
+    from mla_kernels import compat
 
-    Raises
-    ------
-    ValueError
-        They are of another machine, engine or library, or were measured otherwise.
-    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(compat.__path__[0]).rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def known(path: Path, document: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a file, by their models; none where there is no file."""
     if not path.exists():
         return {}
-    known = json.loads(path.read_text(encoding="utf-8"))
-    for key in ("command", "machine", "payload", "engine", "layers", "prompt", "steps"):
-        if alike(known[key]) != alike(document[key]):
-            raise ValueError(f"{path}: {key} is {known[key]}, and now {document[key]}; measure into another file")
-    names = {model.name for model in models}
-    kept: dict[str, list[dict[str, Any]]] = {}
-    for row in known["rows"]:
-        if row["model"] not in names:
-            kept.setdefault(row["model"], []).append(row)
-    return kept
+    found = json.loads(path.read_text(encoding="utf-8"))
+    for key in ("machine", "payload", "plug-in", "engine", "layers", "prompt", "steps"):
+        if alike(found.get(key)) != alike(document[key]):
+            raise ValueError(f"{path}: {key} is {found.get(key)}, and now {document[key]}; measure into another file")
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in found["rows"]:
+        rows.setdefault(row["model"], []).append(row)
+    return rows
 
 
 def alike(value: Any) -> Any:

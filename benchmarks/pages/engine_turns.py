@@ -10,10 +10,11 @@ from benchmarks.pages.markdown import markdown
 _ABOUT = (
     "Milliseconds of a decoding step of an engine, {layers} layers with all that is in them and around them: the "
     "median of {turns} turns, the least and the most; and how many times as fast the step is with our backend. Each "
-    "request has {prompt:,} tokens. {kinds}. 16 heads are what one of eight GPUs has of 128. There are no experts, and "
-    "the other parts of a layer are small: a whole model spends less of a step in attention, and gains less."
+    "request has {prompt:,} tokens. {kinds}.{few} There are no experts, and the other parts of a layer are small: a "
+    "whole model spends less of a step in attention, and gains less."
 )
 _DENSE = "*Dense* is a model of DeepSeek V3's widths over a bf16 cache"
+_FEW = " 16 heads are what one of eight GPUs has of 128."
 _SPARSE = "*sparse* is one of V3.2's, which selects 2,048 tokens of such a cache{or_bytes}"
 _METHOD = (
     "Every backend serves in an engine of its own, all on one GPU. {options} The engines of a model take turns: one "
@@ -47,6 +48,7 @@ def page(document: Mapping[str, Any], *, data: str) -> str:
     or_bytes = " or of an `fp8_ds_mla` one" if "fp8_ds_mla" in sparse else ""
     kinds = [_DENSE, *([_SPARSE.format(or_bytes=or_bytes)] if sparse else [])]
     turns = sorted({len(times) for row in document["rows"] for times in row["times"].values()})
+    few = _FEW if any("16 heads" in row["model"] for row in document["rows"]) else ""
     counts = {"turns": " or ".join(map(str, turns))} | {key: document[key] for key in ("layers", "prompt", "steps")}
     asked = f", which asks for {engine['asks for'].replace('==', ' ')}" if engine["asks for"] else ""
     commit = f"commit `{payload['commit']}`" if payload["commit"] else "no commit"
@@ -54,9 +56,9 @@ def page(document: Mapping[str, Any], *, data: str) -> str:
         f"# Inside {name}: {machine['gpu']}",
         markdown([{column: row.get(column, "-") for column in columns} for row in rows], right=columns[1:]),
         *([note] if (note := document.get("note")) else []),
-        _ABOUT.format(kinds=", ".join(kinds), **counts),
+        _ABOUT.format(kinds=", ".join(kinds), few=few, **counts),
         _METHOD.format(options=options, step=step.format(**counts)),
-        *([f"Not measured in this run: {'; '.join(left_out)}."] if left_out else []),
+        *([f"Not measured: {'; '.join(left_out)}."] if left_out else []),
         f"Measured on {machine['date']} by `{document['command']}`, each model in one run; all of it: "
         f"[{data.rpartition('/')[2]}]({data}). One {machine['gpu']}, driver {machine['driver']}, "
         f"torch {machine['torch']}, {name} {engine['version']}{asked}; payload `{payload['name']}` "

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import pickle
+import signal
+import time
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from benchmarks import engine_turns, sglang_engine, vllm_engine
-from benchmarks.engine_turns import PROMPT
+from benchmarks.engine_turns import PROMPT, Benchmark, Engine, Model, Steps
 from benchmarks.pages.engine_turns import page
 
 from .imagined import PAGES
@@ -43,7 +46,6 @@ def test_the_page_is_of_its_data(engine):
     document = json.loads(data.read_text())
     text = page(document, data=f"data/{data.name}")
     assert (PAGES / f"{data.stem}.md").read_text() == text
-    assert document.get("note", "") in text
 
 
 def rows_of(model: str, batch: int, **times: list[float]) -> dict[str, object]:
@@ -95,18 +97,38 @@ def test_what_a_file_has_of_other_models_stays(elsewhere, tmp_path):
     for name, value in ((second, 1.0), (first, 2.0), (second, 3.0)):
         found["value"] = value
         assert engine_turns.main(vllm_engine.BENCHMARK, None, [str(path), "--model", name]) == 0
-    kept = [(row["model"], row["ms"]["ours"]) for row in json.loads(path.read_text())["rows"]]
-    assert kept == [(first, 2.0), (second, 3.0)]
+    found_there = json.loads(path.read_text())
+    assert [(row["model"], row["ms"]["ours"]) for row in found_there["rows"]] == [(first, 2.0), (second, 3.0)]
+    assert found_there["left out"] == [model.name for model in vllm_engine.MODELS[2:]]
 
 
-def test_what_another_library_gave_does_not_stay(elsewhere, tmp_path):
+def test_what_was_measured_before_stays_where_an_engine_does_not_serve(elsewhere, tmp_path, capsys):
+    path, name = tmp_path / "some.json", vllm_engine.MODELS[0].name
+    elsewhere.setattr(engine_turns, "measure", lambda benchmark, model, repeats: [rows_of(model.name, 1, ours=[1] * 3)])
+    assert engine_turns.main(vllm_engine.BENCHMARK, None, [str(path), "--model", name]) == 0
+    before = path.read_text()
+
+    def fail(benchmark, model, repeats):
+        raise RuntimeError("it ended")
+
+    elsewhere.setattr(engine_turns, "measure", fail)
+    assert engine_turns.main(vllm_engine.BENCHMARK, None, [str(path), "--model", name]) == 1
+    assert path.read_text() == before
+    assert "it ended" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "key"),
+    [("benchmarks.ops.run_cuda.payload", "payload"), ("benchmarks.engine_turns.plugin_sha256", "plug-in")],
+)
+def test_what_another_library_or_plugin_gave_does_not_stay(elsewhere, tmp_path, changed, key):
     path = tmp_path / "some.json"
     elsewhere.setattr(engine_turns, "measure", lambda benchmark, model, repeats: [rows_of(model.name, 1, ours=[1] * 3)])
     first, second = (model.name for model in vllm_engine.MODELS[:2])
     assert engine_turns.main(vllm_engine.BENCHMARK, None, [str(path), "--model", first]) == 0
     before = path.read_text()
-    elsewhere.setattr("benchmarks.ops.run_cuda.payload", lambda arch: {"sha": "1"})
-    with pytest.raises(ValueError, match=r"payload is .*0.*, and now .*1.*; measure into another file"):
+    elsewhere.setattr(changed, lambda *arch: {"sha": "1"})
+    with pytest.raises(ValueError, match=rf"{key} is .*, and now .*'sha': '1'.*; measure into another file"):
         engine_turns.main(vllm_engine.BENCHMARK, None, [str(path), "--model", second])
     assert path.read_text() == before
 
@@ -117,7 +139,25 @@ def test_an_engine_that_does_not_serve_is_told(elsewhere, tmp_path, capsys):
     path = tmp_path / "some.json"
     assert engine_turns.run(vllm_engine.BENCHMARK, path, vllm_engine.MODELS[:1], 1) == 1
     found = json.loads(path.read_text())
-    assert (found["rows"], found["left out"]) == ([], [vllm_engine.MODELS[0].name])
+    assert (found["rows"], found["left out"]) == ([], [model.name for model in vllm_engine.MODELS])
     told = capsys.readouterr()
     assert "dense, 128 heads, MLA_KERNELS: it ended, or took more than 180 s" in told.err
     assert "No module named 'vllm'" in told.err
+
+
+def never(model: Model, backend: str, weights: Path) -> Steps:
+    """Starts no engine for long."""
+    time.sleep(600)
+    raise AssertionError
+
+
+def test_an_engine_that_is_still_starting_can_be_ended(tmp_path):
+    """Before its process has a group of its own, and while it waits."""
+    model = vllm_engine.MODELS[0]
+    for wait in (0, 4):
+        folder = tmp_path / str(wait)
+        folder.mkdir()
+        engine = Engine(Benchmark("some", (model,), never), model, model.backends[0], folder)
+        time.sleep(wait)
+        engine.end()
+        assert engine._process.exitcode == -signal.SIGKILL

@@ -79,6 +79,9 @@ class Run:
 
     Attributes
     ----------
+    machine : Machine
+    dtype : str
+        The engine's name of the model's type.
     plugins : str
         What ``VLLM_PLUGINS`` or ``SGLANG_PLUGINS`` lists.
     override : str
@@ -94,7 +97,7 @@ class Run:
     times : int
         How often the prompts are served; what is told is of the last time.
     engine : dict
-        More arguments of ``vllm.LLM``.
+        More arguments of ``vllm.LLM`` or ``sglang.Engine``.
     """
 
     machine: Machine = CPU

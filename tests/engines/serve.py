@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.engines.child import end_with_parent
+
 
 def main(asked: Path, told: Path) -> None:
     """Serve what a file asks for, greedily, and write what came of it."""
@@ -53,4 +55,5 @@ def switches(engine: Any) -> dict[str, bool]:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(Path(sys.argv[1]), Path(sys.argv[2]))

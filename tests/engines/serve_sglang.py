@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.engines.child import end_with_parent
+
 NAMES = {"model": "model_path", "max_model_len": "context_length", "max_num_seqs": "max_running_requests"}
 """SGLang's names of arguments that both engines have."""
 
@@ -52,11 +54,12 @@ def counts(outputs: list[dict[str, Any]]) -> dict[str, int]:
     """How many times requests were preempted, speculated tokens were right, and tokens of prompts were in the cache."""
     told = [each["meta_info"] for each in outputs]
     return {
-        "preemptions": sum(each.get("num_retractions", 0) for each in told),
+        "preemptions": sum(each["num_retractions"] for each in told),
         "accepted": sum(each.get("spec_num_correct_drafts", 0) for each in told),
-        "hits": sum(each.get("cached_tokens", 0) for each in told),
+        "hits": sum(each["cached_tokens"] for each in told),
     }
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -6,6 +6,7 @@ Its name keeps it out of ``nox -s tests``, whose environment has no engine.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 
 from tests.engines import tiny_model
 from tests.engines.compare import apart, served
-from tests.engines.runs import LENGTHS, TOKENS, Run, Told, alone, environment, start
+from tests.engines.runs import LENGTHS, ROOT, TOKENS, Run, Told, alone, environment, start
 
 CHUNK = 48
 """Tokens of a prompt that one step takes at most, where a run parts its prompts; three of ``LENGTHS`` are longer."""
@@ -193,6 +194,40 @@ def test_a_run_that_hangs_ends(monkeypatch, tmp_path):
     assert ended(number)
     with pytest.raises(AssertionError, match="took more than 2 s"):
         start(Run(), tmp_path / "run")
+
+
+def test_an_engine_ends_with_the_tests(tmp_path):
+    """Also where they are killed, with every process that it started."""
+    engine = (
+        "import subprocess, sys, time; from tests.engines.child import end_with_parent; end_with_parent(0.1);"
+        " subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid; time.sleep(600)"
+    )
+    tests = (
+        "import os, subprocess, sys; engine = subprocess.Popen([sys.executable, '-c', sys.argv[1]],"
+        " start_new_session=True); print(engine.pid, flush=True); sys.stdin.read(); os._exit(1)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", tests, engine], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        group = int(process.stdout.readline())
+        for _ in range(100):
+            found = [int(name) for name in os.listdir("/proc") if name.isdigit() and group_of(int(name)) == group]
+            if len(found) == 2:
+                break
+            time.sleep(0.1)
+        assert len(found) == 2
+        process.stdin.close()
+    assert all(ended(each) for each in found)
+
+
+def group_of(process: int) -> int | None:
+    """The group of a process, or None where it is gone."""
+    try:
+        return os.getpgid(process)
+    except ProcessLookupError:
+        return None
 
 
 def ended(process: int) -> bool:

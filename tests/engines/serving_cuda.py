@@ -25,7 +25,7 @@ COMPILED: dict[str, Any] = {"compilation_config": {}}
 """vLLM's defaults: ``torch.compile``, and CUDA graphs of steps and of their pieces."""
 
 TOO_LARGE = 1.1
-"""A kernel whose outputs are wrong by this factor is noticed in every format."""
+"""A kernel whose outputs are wrong by this factor must be noticed in every format."""
 
 
 def of(backend: str | None, **more: Any) -> Run:
@@ -60,7 +60,7 @@ RUNS = {
     "compiled": of("MLA_KERNELS", engine=COMPILED),
     **{f"{name}, compiled": of(name, plugins="", engine=COMPILED) for name in DENSE},
     **{f"{name}, bf16": of(name, plugins="", dtype="bfloat16") for name in DENSE[:2]},
-    **{f"{name}, fp8": of(name, plugins="", dtype="bfloat16", engine=FP8) for name in DENSE[1:]},
+    "TRITON_MLA, fp8": of("TRITON_MLA", plugins="", dtype="bfloat16", engine=FP8),
     **with_wrong("bf16", of("MLA_KERNELS", dtype="bfloat16")),
     **with_wrong("fp8", of("MLA_KERNELS", dtype="bfloat16", engine=FP8)),
     "one layer": of("FLASH_ATTN_MLA", plugins="", model="predicting"),
@@ -99,7 +99,7 @@ class Format(NamedTuple):
 IN_BF16, IN_SPARSE = ("FLASH_ATTN_MLA, bf16", "FLASHMLA, bf16"), ("FLASH_ATTN_MLA_SPARSE", "FLASHMLA_SPARSE")
 FORMATS = {
     "bf16": Format("sm90a_decode_qbf16_kvbf16_", IN_BF16, IN_BF16),
-    # Triton's multiplies in bf16, as ours does; that of FlashMLA, in e4m3, is far from both.
+    # Triton's multiplies in bf16, as ours does; FlashMLA's multiplies in e4m3.
     "fp8": Format("sm90a_decode_qbf16_kve4m3_", ("TRITON_MLA, fp8",), IN_BF16),
     "sparse": Format("sm90a_sparse_decode_", IN_SPARSE, IN_SPARSE),
     "sparse, fp8_ds_mla": Format("sm90a_sparse_decode_", ("FLASHMLA_SPARSE, fp8_ds_mla",), IN_SPARSE),
@@ -150,7 +150,7 @@ def test_requests_that_are_parted_or_served_again(told, distance, name):
         assert found.hits >= sum((length - 1) // 64 * 64 for length in LENGTHS)
 
 
-def farther(told, distance, name: str, prefix: str = "") -> bool:
+def is_far(told, distance, name: str, prefix: str = "") -> bool:
     """Whether an engine of a format is farther from vLLM's than it may be."""
     limit = LIKE_ANOTHER * distance(*map(told, FORMATS[name].like))
     return max(distance(told(prefix + name), told(each)) for each in FORMATS[name].beside) > limit
@@ -160,17 +160,12 @@ def farther(told, distance, name: str, prefix: str = "") -> bool:
 def test_a_format(told, distance, name):
     """In these, tokens differ early, and a sparse model's indexer selects other tokens where rounding differs."""
     require_launches(served(told(name)), FORMATS[name].launches)
-    assert not farther(told, distance, name)
-
-
-def test_fp8_is_closer_to_arithmetic_in_bf16_than_arithmetic_in_fp8(told, distance):
-    exact = told("TRITON_MLA, fp8")
-    assert distance(told("fp8"), exact) < distance(told("FLASHMLA, fp8"), exact)
+    assert not is_far(told, distance, name)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_kernel_of_a_format_that_is_wrong_is_noticed(told, distance, name):
-    assert farther(told, distance, name, "wrong, ")
+    assert is_far(told, distance, name, "wrong, ")
 
 
 def test_speculated_tokens_are_verified(told, distance):

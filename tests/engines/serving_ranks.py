@@ -5,6 +5,7 @@ In an environment with vLLM, this package and the payload of the GPUs: ``pytest 
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from tests.engines.compare import LIKE_ANOTHER, require_launches, served
 from tests.engines.runs import GPU, LENGTHS, TOKENS, Run
 
+VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[:2]
 TWO = replace(
     GPU,
-    variables={**GPU.variables, "CUDA_VISIBLE_DEVICES": "0,1", "VLLM_ALLREDUCE_USE_SYMM_MEM": "0"},
+    variables={**GPU.variables, "CUDA_VISIBLE_DEVICES": ",".join(VISIBLE), "VLLM_ALLREDUCE_USE_SYMM_MEM": "0"},
     engine={
         **GPU.engine,
         "tensor_parallel_size": 2,

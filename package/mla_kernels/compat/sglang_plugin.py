@@ -127,7 +127,7 @@ def _introduce(model_runner: Any) -> None:
     from sglang.srt.models.deepseek_common.utils import FORWARD_ABSORB_CORE_ATTENTION_BACKENDS as APART
 
     AttentionBackendRegistry.register(NAME, AttentionBackendRegistry.get_handler("flashmla"))
-    config = model_runner.model_config.hf_config
+    config = model_runner.model_config.hf_text_config  # of a model that sees pictures, too
     if getattr(config, "llama_4_scaling", None) is not None:
         _joined.append(config)
     if NAME in APART:

@@ -55,7 +55,7 @@ class Decoding:
         forward_batch : ForwardBatch
         save_kv_cache : bool
         q_rope : tensor, optional
-            ``[tokens, heads, head_dim - v_head_dim]``.
+            ``[tokens, heads, head_dim - v_head_dim]``; of no columns for a model without rope.
         k_rope : tensor, optional
             ``[tokens, 1, head_dim - v_head_dim]``.
 
@@ -78,7 +78,7 @@ class Decoding:
         # steps of drafts, the tokens of ranks that share experts are.
         padded = step.bounds is not None or tokens != planned
         out = (q.new_zeros if padded else q.new_empty)(tokens, heads, layer.v_head_dim)
-        queries = [each[:planned] for each in (q, q_rope) if each is not None]
+        queries = [each[:planned] for each in (q, q_rope) if each is not None and each.shape[-1]]
         self._attend(queries, out[:planned], layer, step)
         return out.view(tokens, heads * layer.v_head_dim)
 

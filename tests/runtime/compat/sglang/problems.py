@@ -23,6 +23,7 @@ def runner_of(engine: Engine, dtype: torch.dtype = torch.bfloat16, **other: Any)
     """A model runner as it makes its attention backend; on the CPU with pages of 64 unless told otherwise."""
     config = {
         "hf_config": SimpleNamespace(),
+        "hf_text_config": SimpleNamespace(),
         "kv_lora_rank": RANK,
         "num_attention_heads": HEADS,
         "qk_rope_head_dim": ROPE,

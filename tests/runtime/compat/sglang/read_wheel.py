@@ -50,7 +50,7 @@ LOOKED_FOR = {
         "batch_size", "forward_mode", "req_pool_indices", "seq_lens", "seq_lens_cpu",
     ),
     ("sglang/srt/configs/model_config.py", "ModelConfig"): (
-        "hf_config", "kv_lora_rank", "num_attention_heads", "qk_rope_head_dim",
+        "hf_config", "hf_text_config", "kv_lora_rank", "num_attention_heads", "qk_rope_head_dim",
     ),
     ("sglang/srt/layers/radix_attention.py", "RadixAttention"): (
         "head_dim", "layer_id", "logit_cap", "scaling", "sliding_window_size", "tp_q_head_num", "v_head_dim",

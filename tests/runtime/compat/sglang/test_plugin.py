@@ -85,10 +85,11 @@ def test_the_plugin_may_be_called_again(sglang):
 
 
 def made_for(sglang: Engine, monkeypatch: pytest.MonkeyPatch, **config: object) -> object:
-    """What SGLang's table makes for a model of this config."""
+    """What SGLang's table makes for a model whose text has this config, as one has that sees pictures, too."""
     backend = SimpleNamespace(MlaKernelsBackend=lambda runner: runner)
     monkeypatch.setitem(sys.modules, "mla_kernels.compat._sglang.backend", backend)
-    runner = SimpleNamespace(model_config=SimpleNamespace(hf_config=SimpleNamespace(**config)))
+    configs = {"hf_config": SimpleNamespace(), "hf_text_config": SimpleNamespace(**config)}
+    runner = SimpleNamespace(model_config=SimpleNamespace(**configs))
     assert sglang.table[door.NAME](runner) is runner
     return runner
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from tests.runtime.compat.sglang.problems import (
+    HEADS,
+    RANK,
     Requests,
     backend_of,
     close,
@@ -98,3 +100,20 @@ def test_tokens_that_pad_a_graph_are_zeros(sglang, monkeypatch):
         out = backend.forward_extend(captured.q, None, None, layer_of(sglang), step.batch)
         close(out[: len(step.rows)], want[step.rows])
         assert not out[len(step.rows) :].any()
+
+
+def test_queries_without_rope_are_one_tensor(sglang, monkeypatch):
+    """SGLang hands over a second tensor of no columns, by which nothing can be reshaped."""
+    runner = runner_of(sglang)
+    backend, requests = backend_of(runner), Requests(sglang, runner, [37, 126], DRAFTS)
+    step = ragged(sglang, requests, [1, 3])
+    backend.init_forward_metadata(step.batch)
+    launched = []
+    kind = type(backend.forward_metadata.kernel)
+    monkeypatch.setattr(kind, "__call__", lambda kernel, *args, **_: launched.append(args))
+    latent = step.q[..., :RANK].contiguous()
+    given = (latent, None, None, layer_of(sglang, head_dim=RANK), step.batch)
+    backend.forward_extend(*given, q_rope=step.q[..., :0])
+    ((queries, *_),) = launched
+    assert queries.shape == (1, len(latent), HEADS, RANK)
+    assert queries.data_ptr() == latent.data_ptr()
