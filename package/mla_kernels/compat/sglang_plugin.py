@@ -1,26 +1,31 @@
 """What SGLang calls in each of its processes: it adds the attention backend ``mla_kernels``, and does not import torch.
 
 Registering changes no choice of SGLang's. It runs the backend where ``--attention-backend mla_kernels`` or
-``--decode-attention-backend mla_kernels`` asks for it, and nowhere else.
+``--decode-attention-backend mla_kernels`` asks for it, and nowhere else. ``MLA_KERNELS_SGLANG_OVERRIDE`` lists kernels
+of SGLang's backend for sparse attention that ours replace.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from mla_kernels.compat._sglang.names import NAME
+from mla_kernels.compat._sglang.names import INSTEAD, NAME, VARIABLE
 from mla_kernels.errors import UnsupportedError
 
-__all__ = ["NAME", "TESTED", "add_draft_backend", "create", "plugin", "preferred_page_size", "untested"]
+__all__ = [
+    "INSTEAD", "NAME", "TESTED", "VARIABLE", "add_draft_backend", "create", "plugin", "preferred_page_size", "untested",
+]  # fmt: skip
 
 TESTED = ("0.5.23",)
 """The releases of SGLang that the backend is written for; the interface of backends changes between them."""
 
 _PAGE_SIZE = "sglang.srt.arg_groups.overrides._page_size_default"
+_SPARSE = "sglang.srt.layers.attention.dsa_backend.DeepseekSparseAttnBackend"
 _DRAFTS = "sglang.srt.speculative.draft_utils.DraftBackendFactory._create_backend"
 
 _joined: list[Any] = []
@@ -50,6 +55,12 @@ def plugin() -> None:
     register_attention_backend(NAME)(create)
     HookRegistry.register(_PAGE_SIZE, preferred_page_size, HookType.AFTER)
     HookRegistry.register(_DRAFTS, add_draft_backend, HookType.BEFORE)
+    if listed := [each for name in os.environ.get(VARIABLE, "").split(",") if (each := name.strip())]:
+        for name in listed:
+            if name in INSTEAD:
+                HookRegistry.register(f"{_SPARSE}.{INSTEAD[name]}", _sparse(name), HookType.REPLACE)
+        # What is listed and cannot be replaced is refused there: SGLang goes on where a plug-in raises an error.
+        HookRegistry.register(f"{_SPARSE}.__init__", partial(_start_sparse, listed), HookType.AFTER)
     # Prefill is FlashInfer's, whose kernels read a prefix in chunks.
     choices.add_chunked_prefix_cache_attention_backend(NAME)
     choices.add_deterministic_attention_backend_choices([NAME])
@@ -134,6 +145,24 @@ def _introduce(model_runner: Any) -> None:
         APART.remove(NAME)
     if not _joined:
         APART.append(NAME)
+
+
+def _sparse(name: str) -> Callable[..., Any]:
+    """A method of SGLang's DSA backend by our kernel; what it is handed may not be known before."""
+
+    def attend(*args: Any, **kwargs: Any) -> Any:
+        from mla_kernels.compat._sglang import sparse
+
+        return getattr(sparse, name)(*args, **kwargs)
+
+    return attend
+
+
+def _start_sparse(listed: list[str], made: None, backend: Any, model_runner: Any, *_: Any, **__: Any) -> None:
+    """Refuse what no kernel serves; SGLang calls it after it has made its DSA backend."""
+    from mla_kernels.compat._sglang.sparse import require_served
+
+    require_served(listed, backend, model_runner)
 
 
 def preferred_page_size(resolved: Mapping[str, Any], view: Any) -> dict[str, Any] | None:

@@ -14,7 +14,13 @@ from mla_kernels.errors import DeviceError, UnsupportedError
 from mla_kernels.kernels.base import Kernel
 from mla_kernels.tensors import element_name
 
-SGLANG = capabilities.Words({"decode": {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "e4m3"}}, "page_size")
+SGLANG = capabilities.Words(
+    {
+        "decode": {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "e4m3"},
+        "sparse_decode": {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "fp8_ds_mla"},
+    },
+    "page_size",
+)
 """The names of ``--kv-cache-dtype`` and ``--page-size``."""
 
 ALGORITHMS = ("DSPARK", "EAGLE", "EAGLE3", "NEXTN", "STANDALONE")

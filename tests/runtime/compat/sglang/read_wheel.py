@@ -22,6 +22,7 @@ RUNNERS = "sglang/srt/model_executor/runner/"
 OVERRIDES = "sglang/srt/arg_groups/overrides.py"
 SPECULATIVE = "sglang/srt/speculative/"
 DRAFTS = f"{SPECULATIVE}draft_utils.py"
+DSA = f"{ATTENTION}dsa_backend.py"
 CHOICES = "sglang/srt/arg_groups/choices.py"
 MODELS = "sglang/srt/models/deepseek_common/"
 CLASSES = {
@@ -58,6 +59,11 @@ LOOKED_FOR = {
     (f"{ATTENTION}flashinfer_mla_backend.py", "FlashInferMLAAttnBackend"): (
         "forward_metadata", "page_size", "token_to_kv_pool",
     ),
+    (DSA, "DeepseekSparseAttnBackend"): (
+        "__init__", "_forward_flashmla_kv", "_forward_flashmla_sparse", "dsa_kv_cache_store_fp8", "kv_lora_rank",
+        "num_q_heads", "qk_rope_head_dim",
+    ),
+    (DSA, "DSAMetadata"): ("dsa_cache_seqlens_int32",),
     (DRAFTS, "DraftBackendFactory"): (
         "_create_backend", "draft_model_runner", "speculative_num_steps", "topk",
     ),
@@ -94,6 +100,7 @@ CALLS = {
     f"{SPECULATIVE}eagle_draft_cuda_graph_runner.py": GRAPHS,
     f"{SPECULATIVE}eagle_draft_extend_cuda_graph_runner.py": GRAPHS,
     f"{MODELS}attention_forward_methods/forward_mla.py": ("attn_mqa",),
+    DSA: ("_forward_flashmla_kv", "_forward_flashmla_sparse"),
     DRAFTS: ("_create_backend",),
     OVERRIDES: ("fn",),
 }
