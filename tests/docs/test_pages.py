@@ -54,8 +54,7 @@ NOT_RUN = {
     "MLA_KERNELS_VLLM_OVERRIDE=CPU_MLA vllm serve MODEL --attention-backend CPU_MLA": "needs vLLM, as the page says",
     "sglang serve --model-path MODEL --attention-backend mla_kernels": "needs SGLang, as the page says",
     "export MLA_KERNELS_SGLANG_OVERRIDE=flashmla_sparse,flashmla_kv": "is for the command after it",
-    "sglang serve --model-path MODEL --kv-cache-dtype fp8_e4m3 --dsa-prefill-backend flashmla_sparse"
-    " --dsa-decode-backend flashmla_kv": "needs SGLang, as the page says",
+    "sglang serve --model-path MODEL --kv-cache-dtype fp8_e4m3": "needs SGLang, as the page says",
 }
 
 NOX = re.compile(r"(?:python3? -m )?nox -s (?P<sessions>[a-z_][a-z_ ]*?)(?: -- .*)?")

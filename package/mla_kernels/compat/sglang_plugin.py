@@ -44,7 +44,7 @@ def plugin() -> None:
     inference hold for decode and prefill; where prefill would be FlashInfer's, the backend itself refuses to start.
     """
     if (refusal := untested()) is not None:
-        _logger.warning("mla-kernels registers no attention backend. %s", refusal)
+        _logger.warning("mla-kernels registers no attention backend, and replaces no kernel. %s", refusal)
         return
     from sglang.srt.arg_groups import choices
     from sglang.srt.layers.attention.attention_registry import register_attention_backend

@@ -26,7 +26,7 @@ SGLANG = capabilities.Words(
 ALGORITHMS = ("DSPARK", "EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 """Ways of speculative decoding whose drafts can be one chain of tokens, each of which sees those before it."""
 
-_FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
+FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ def kernels_for(model_runner: Any, around: Surroundings) -> dict[int, Kernel]:
     return kernels
 
 
-def arch_of(device: torch.device, ordinal: int) -> str:
-    """The arch of an installed payload that serves a device.
+def arch_of(device: torch.device, ordinal: int, op: str = "decode") -> str:
+    """The arch of an installed payload that has an op for a device.
 
     Raises
     ------
@@ -97,9 +97,9 @@ def arch_of(device: torch.device, ordinal: int) -> str:
     if device.type == "cpu":
         return HOST
     capability = torch.cuda.get_device_capability(ordinal)
-    arch = capabilities.arch_of_capability(*capability)
+    arch = capabilities.arch_of_capability(*capability, op)
     if arch is None:
-        installed = ", ".join(capabilities.gpu_archs()) or "none; install that of your GPU"
+        installed = ", ".join(capabilities.gpu_archs(op)) or "none; install that of your GPU"
         got = f"a GPU of compute capability {dotted(capability)}"
         raise DeviceError("device", got, f"one that an installed payload of mla-kernels serves: {installed}")
     return arch
@@ -169,7 +169,7 @@ def _asked(model_runner: Any, around: Surroundings) -> tuple[dict[str, Any], dic
     own = str(stored).removeprefix("torch.")
     traits: dict[str, Any] = {
         "dtype": model_runner.dtype,
-        "cache_dtype": "auto" if stored == model_runner.dtype else _FP8.get(stored, own),
+        "cache_dtype": "auto" if stored == model_runner.dtype else FP8.get(stored, own),
         "head_size": config.kv_lora_rank + config.qk_rope_head_dim,
         "rank": config.kv_lora_rank,
     }

@@ -7,6 +7,7 @@ FlashMLA takes; these functions take 1 to 128.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,17 +16,21 @@ import torch
 import mla_kernels as mla
 from mla_kernels.compat import _capabilities as capabilities
 from mla_kernels.compat._sglang.names import INSTEAD, VARIABLE
-from mla_kernels.compat._sglang.serving import SGLANG, arch_of
-from mla_kernels.errors import ValueRangeError
+from mla_kernels.compat._sglang.serving import FP8, SGLANG, arch_of
+from mla_kernels.errors import UnsupportedError, ValueRangeError
 from mla_kernels.kernels.base import Kernel
 
 _OP = "sparse_decode"
 _KERNELS = "_mla_kernels"
 """The attribute by which a backend of SGLang has our kernels, by the bytes of an element of the cache."""
 
+_logger = logging.getLogger(__name__)
+
 
 def require_served(listed: Sequence[str], backend: Any, model_runner: Any) -> None:
     """Refuse, when the engine starts, what no kernel serves; load the kernels for what is served.
+
+    Where the engine calls none of what is listed, a warning says so.
 
     Parameters
     ----------
@@ -39,20 +44,28 @@ def require_served(listed: Sequence[str], backend: Any, model_runner: Any) -> No
     ValueRangeError
         The variable lists what cannot be replaced.
     UnsupportedError
-        No kernel serves the model, its cache or the GPU; the message says what would be served.
+        No kernel serves the model or its cache; the message says what would be served.
     DeviceError
         No installed payload serves the GPU.
     """
     for name in listed:
         if name not in INSTEAD:
             raise ValueRangeError(VARIABLE, repr(name), f"{', '.join(INSTEAD)}, with commas between them")
-    arch, dtype = arch_of(torch.device(model_runner.device), model_runner.gpu_id), model_runner.dtype
+    called = [backend.dsa_prefill_impl, backend.dsa_decode_impl]
+    if not any(name in called or "flashmla_auto" in called for name in listed):
+        told = "%s=%s replaces nothing: this engine prefills by %s and decodes by %s"
+        _logger.warning(told, VARIABLE, ",".join(listed), *called)
+        return
+    if model_runner.kv_cache_dtype in FP8 and not backend.dsa_kv_cache_store_fp8:
+        accepts = "'fp8_e4m3' with kernels of FlashMLA for prefill and decode, or 'bf16'"
+        raise UnsupportedError("kv_cache_dtype", f"'fp8_e4m3' without scales, for {' and '.join(called)}", accepts)
+    arch, dtype = arch_of(torch.device(model_runner.device), model_runner.gpu_id, _OP), model_runner.dtype
     kernels = {}
-    # Prompts are read in 16 bits over either cache: SGLang takes rows of bytes apart before it calls the first method.
+    # Prompts are attended to in rows of 16 bits beside a cache of bytes, too.
     for cache in ("auto", "fp8_e4m3") if backend.dsa_kv_cache_store_fp8 else ("auto",):
         asked: dict[str, Any] = {"dtype": dtype, "cache_dtype": cache, "rank": backend.kv_lora_rank}
         asked["head_size"] = backend.kv_lora_rank + backend.qk_rope_head_dim
-        error = capabilities.refusal(arch, op=_OP, **asked, num_heads=backend.num_q_heads, words=SGLANG)
+        error = capabilities.refusal(arch, op=_OP, **asked, block_size=1, num_heads=backend.num_q_heads, words=SGLANG)
         if error is not None:
             raise error
         traits = capabilities.config_of(arch, **asked, op=_OP, words=SGLANG)
@@ -73,13 +86,13 @@ def flashmla_sparse(  # noqa: PLR0917 (the signature is theirs)
     topk_length: torch.Tensor | None = None,
     attn_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attend to selected rows of 16 bits.
+    """Attend to selected rows, of 16 bits or, in decode over an fp8 cache, of 656 bytes.
 
     Parameters
     ----------
     backend : DeepseekSparseAttnBackend
     q_all : [tokens, heads, 576]
-    kv_cache : [slots, 1, 576]
+    kv_cache : [slots, 1, 576], or of bytes [slots, 1, 656]
     v_head_dim : int
         512.
     page_table_1 : int32 [tokens, topk]
@@ -111,7 +124,8 @@ def flashmla_kv(  # noqa: PLR0917 (the signature is theirs)
 ) -> torch.Tensor:
     """Attend to selected rows of the cache, which may be of 656 bytes.
 
-    Rows of 16 bits are read as they are. SGLang's own method makes rows of bytes of the whole cache first.
+    Rows of 16 bits are read as they are. SGLang's own method makes rows of bytes of the whole cache first. Of a token's
+    slots, those that count come first, which SGLang's ``_forward_flashmla_sparse`` relies on, too.
 
     Parameters
     ----------

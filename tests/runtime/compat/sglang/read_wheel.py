@@ -60,8 +60,8 @@ LOOKED_FOR = {
         "forward_metadata", "page_size", "token_to_kv_pool",
     ),
     (DSA, "DeepseekSparseAttnBackend"): (
-        "__init__", "_forward_flashmla_kv", "_forward_flashmla_sparse", "dsa_kv_cache_store_fp8", "kv_lora_rank",
-        "num_q_heads", "qk_rope_head_dim",
+        "__init__", "_forward_flashmla_kv", "_forward_flashmla_sparse", "dsa_decode_impl", "dsa_kv_cache_store_fp8",
+        "dsa_prefill_impl", "kv_lora_rank", "num_q_heads", "qk_rope_head_dim",
     ),
     (DSA, "DSAMetadata"): ("dsa_cache_seqlens_int32",),
     (DRAFTS, "DraftBackendFactory"): (

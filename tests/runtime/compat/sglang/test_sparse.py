@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from types import SimpleNamespace
 from typing import Any
 
-import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels import reference
@@ -16,7 +16,7 @@ from mla_kernels.errors import UnsupportedError, ValueRangeError
 from tests.runtime.compat.sglang.problems import RANK, ROPE, SCALE, layer_of
 from tests.runtime.compat.sglang.stand_ins import Engine
 
-SLOTS, TOPK, BYTES = 320, 64, 656
+SLOTS, TOPK = 320, 64
 HEADS = 5
 """A number that FlashMLA does not take."""
 COUNTS = [1, 64, 0, 37]
@@ -44,12 +44,23 @@ def started(
 ) -> Any:
     """A DSA backend as SGLang has just made it."""
     given = {"kv_lora_rank": RANK, "qk_rope_head_dim": ROPE, "num_q_heads": HEADS, "dsa_kv_cache_store_fp8": fp8}
+    given |= {"dsa_prefill_impl": "flashmla_sparse", "dsa_decode_impl": "flashmla_kv"}
+    cache = other.pop("cache", torch.float8_e4m3fn if fp8 else dtype)
     names = sglang.names["read"]["DeepseekSparseAttnBackend"]["names"]
     assert given.keys() < names.keys()
     backend = SimpleNamespace(**given | other)
-    runner = SimpleNamespace(device="cpu", gpu_id=0, dtype=dtype)
+    runner = SimpleNamespace(device="cpu", gpu_id=0, dtype=dtype, kv_cache_dtype=cache)
+    assert hooks["__init__"](None, backend, runner, False) is None
     assert hooks["__init__"](None, backend, model_runner=runner, skip_prefill=True) is None
     return backend
+
+
+def as_sglang_stores(rows: torch.Tensor) -> torch.Tensor:
+    """Rows of bytes ``[slots, 656]``: 512 elements of e4m3, a scale of 32 bits for each 128, and the rope part."""
+    latents = rows[:, :RANK].float().unflatten(1, (4, 128))
+    scales = latents.abs().amax(2) / 448
+    elements = (latents / scales[..., None]).to(torch.float8_e4m3fn).flatten(1)
+    return torch.cat([each.contiguous().view(torch.uint8) for each in (elements, scales, rows[:, RANK:])], 1)
 
 
 class Selected:
@@ -63,9 +74,7 @@ class Selected:
 
         self.q, self.rows = random(len(COUNTS), HEADS, RANK + ROPE), random(SLOTS, 1, RANK + ROPE)
         if fp8:
-            cache = torch.zeros(SLOTS, 1, BYTES, dtype=torch.uint8)
-            mla.store_kv(self.rows[:, 0, :RANK], self.rows[:, 0, RANK:], cache, torch.arange(SLOTS))
-            self.rows = cache.view(torch.float8_e4m3fn)
+            self.rows = as_sglang_stores(self.rows[:, 0])[:, None].view(torch.float8_e4m3fn)
         self.slots = torch.stack([torch.randperm(SLOTS, generator=source)[:TOPK] for _ in COUNTS]).int()
         for row, count in zip(self.slots, COUNTS, strict=True):
             row[count:] = -1
@@ -85,10 +94,12 @@ def call(sglang: Engine, name: str, hook: Any, **given: Any) -> torch.Tensor:
     return out
 
 
-def kv(sglang: Engine, hooks: dict[str, Any], backend: Any, problem: Selected) -> torch.Tensor:
+def kv(
+    sglang: Engine, hooks: dict[str, Any], backend: Any, problem: Selected, counts: torch.Tensor | None = None
+) -> torch.Tensor:
     """What the method over the cache gives, without the axis of query tokens."""
     names = sglang.names["read"]["DSAMetadata"]["names"]
-    metadata = SimpleNamespace(**dict.fromkeys(names, problem.counts))
+    metadata = SimpleNamespace(**dict.fromkeys(names, problem.counts if counts is None else counts))
     layer = layer_of(sglang, tp_q_head_num=HEADS)
     out = call(
         sglang, "_forward_flashmla_kv", hooks["_forward_flashmla_kv"], backend=backend, q_all=problem.q,
@@ -112,6 +123,20 @@ def sparse(sglang: Engine, hooks: dict[str, Any], backend: Any, problem: Selecte
 def test_the_cache_is_read_as_it_is(sglang, hooks, fp8):
     backend, problem = started(sglang, hooks, fp8=fp8), Selected(fp8)
     torch.testing.assert_close(kv(sglang, hooks, backend, problem), problem.expected(), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("counts", [[TOPK] * len(COUNTS), [TOPK]])
+def test_a_slot_that_is_absent_is_absent_whatever_is_counted(sglang, hooks, counts):
+    backend, problem = started(sglang, hooks, fp8=True), Selected(fp8=True)
+    found = kv(sglang, hooks, backend, problem, torch.tensor(counts, dtype=torch.int32))
+    torch.testing.assert_close(found, problem.expected(), rtol=0.02, atol=0.02)
+
+
+def test_rows_of_bytes_are_read_by_either_method(sglang, hooks):
+    """SGLang hands them to both, and a sink only to this one."""
+    backend, problem, sink = started(sglang, hooks, fp8=True), Selected(fp8=True), torch.randn(HEADS)
+    found = sparse(sglang, hooks, backend, problem, attn_sink=sink)
+    torch.testing.assert_close(found, problem.expected(sink), rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("fp8", [False, True])
@@ -167,7 +192,29 @@ def test_what_cannot_be_replaced_is_refused_at_start(sglang, monkeypatch):
         started(sglang, registered(sglang))
 
 
-@pytest.mark.parametrize("wrong", [{"kv_lora_rank": 448}, {"dtype": torch.float16}])
-def test_a_model_that_no_kernel_serves_is_refused_at_start(sglang, hooks, wrong):
-    with pytest.raises(UnsupportedError, match="accepts"):
-        started(sglang, hooks, **wrong)
+WRONG = {
+    "a latent of another width": ({"kv_lora_rank": 448}, "head_size: got 512, of which 448 are the value; accepts"),
+    "no rope": ({"qk_rope_head_dim": 0}, "head_size: got 512, of which 512 are the value; accepts"),
+    "another type": ({"dtype": torch.float16}, "kv_cache_dtype: got 'auto' with float16; accepts"),
+    "rows without scales": ({"cache": torch.float8_e4m3fn}, "kv_cache_dtype: got 'fp8_e4m3' without scales, for"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_no_kernel_serves_is_refused_at_start(sglang, hooks, what):
+    given, text = WRONG[what]
+    with pytest.raises(UnsupportedError, match=text):
+        started(sglang, hooks, **given)
+
+
+def test_an_engine_that_calls_neither_is_told_so(sglang, hooks, caplog):
+    """And is not refused for what it does not ask for."""
+    with caplog.at_level(logging.WARNING):
+        started(sglang, hooks, kv_lora_rank=448, dsa_prefill_impl="tilelang", dsa_decode_impl="fa3")
+    told = "flashmla_kv,flashmla_sparse replaces nothing: this engine prefills by tilelang and decodes by fa3"
+    assert set(caplog.messages) == {f"{door.VARIABLE}={told}"}
+
+
+def test_kernels_that_are_chosen_for_each_batch_are_both_replaced(sglang, hooks):
+    backend, problem = started(sglang, hooks, dsa_prefill_impl="flashmla_auto", dsa_decode_impl="fa3"), Selected(False)
+    torch.testing.assert_close(sparse(sglang, hooks, backend, problem), problem.expected(), rtol=0.02, atol=0.02)
