@@ -28,6 +28,8 @@ VARIABLES = {
     f"{PREFIX}CPU_THREADS": "threads of the CPU kernels; by default one for each core that the process may use",
     f"{PREFIX}RECORD": "folder in which calls are recorded, for mla-kernels replay; by default none are",
     f"{PREFIX}RECORD_CALLS": "how many calls a process records; by default 16",
+    f"{PREFIX}SGLANG_OVERRIDE": "kernels of SGLang's backend for sparse attention that the plug-in replaces, "
+    "with commas between them; by default none",
     f"{PREFIX}VLLM_OVERRIDE": "backends of vLLM that the plug-in replaces, with commas between them; by default none",
     "CUDA_VISIBLE_DEVICES": "GPUs that the CUDA driver shows to this process; by default all",
 }
