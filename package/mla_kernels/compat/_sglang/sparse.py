@@ -107,8 +107,6 @@ def flashmla_sparse(  # noqa: PLR0917 (the signature is theirs)
     tensor
         ``[tokens, heads, 512]``.
     """
-    if topk_length is not None and len(topk_length) != len(q_all):
-        topk_length = None
     return _attend(backend, q_all, kv_cache, page_table_1, softmax_scale=sm_scale, counts=topk_length, sink=attn_sink)
 
 
@@ -147,7 +145,6 @@ def flashmla_kv(  # noqa: PLR0917 (the signature is theirs)
     """
     q = q_all.view(-1, layer.tp_q_head_num, layer.head_dim)
     counts = metadata.dsa_cache_seqlens_int32
-    counts = counts if len(counts) == len(q) else None
     return _attend(backend, q, kv_cache, page_table_1, softmax_scale=sm_scale, counts=counts)[:, None]
 
 
@@ -163,6 +160,8 @@ def _attend(
 ) -> torch.Tensor:
     """All tokens are one row of a batch, and each slot is a page: an index means the same whatever pages there are."""
     rows = kv_cache if kv_cache.element_size() > 1 else kv_cache.view(torch.uint8)
+    if counts is not None and len(counts) != len(q):  # SGLang reads all slots then, too
+        counts = None
     kernel: Kernel = getattr(backend, _KERNELS)[rows.element_size()]
     out: torch.Tensor
     out, *_ = kernel(
