@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mla_kernels.compat.vllm_plugin import VARIABLE
+from mla_kernels.compat import sglang_plugin, vllm_plugin
 
 from tests.engines import spy, tiny_model
 
 ROOT = Path(__file__).parents[2]
 LENGTHS = (5, 17, 64, 33, 128, 96, 1, 77)
+LONG = (5, 700, 1300, 513, 64, 1000)
+"""Tokens of prompts of a sparse model: four have more than its indexer selects."""
 TOKENS, LIKELIEST = 24, 5
 SECONDS = 180
 """A run takes a tenth of this on two idle cores; one that hangs ends with what it printed."""
@@ -85,7 +87,7 @@ class Run:
     plugins : str
         What ``VLLM_PLUGINS`` or ``SGLANG_PLUGINS`` lists.
     override : str
-        What the plug-in's variable lists.
+        What the plug-in's variable of the engine lists.
     factor : float
         By which every output of the package's kernel is multiplied.
     separate : bool
@@ -203,7 +205,8 @@ def environment(run: Run, folder: Path, log: Path) -> dict[str, str]:
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(run.separate)),
         **APART,
         **run.machine.variables,
-        VARIABLE: run.override,
+        vllm_plugin.VARIABLE: run.override,
+        sglang_plugin.VARIABLE: run.override,
         spy.LOG: str(log),
         spy.FACTOR: str(run.factor),
     }

@@ -13,13 +13,11 @@ import pytest
 
 from tests.engines import tiny_model
 from tests.engines.compare import LIKE_ANOTHER, require_launches, served
-from tests.engines.runs import GPU, LENGTHS, TOKENS, Run
+from tests.engines.runs import GPU, LENGTHS, LONG, TOKENS, Run
 
 DENSE = ("FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA")
 """vLLM's own backends of dense MLA on Hopper."""
 
-LONG = (5, 700, 1300, 513, 64, 1000)
-"""Tokens of prompts of a sparse model: four have more than its indexer selects."""
 FP8 = {"kv_cache_dtype": "fp8"}
 COMPILED: dict[str, Any] = {"compilation_config": {}}
 """vLLM's defaults: ``torch.compile``, and CUDA graphs of steps and of their pieces."""

@@ -10,10 +10,11 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from mla_kernels.compat import sglang_plugin
 
 from tests.engines import tiny_model
 from tests.engines.compare import LIKE_ANOTHER, require_launches, served
-from tests.engines.runs import GPU, LENGTHS, TOKENS, Machine, Run
+from tests.engines.runs import GPU, LENGTHS, LONG, TOKENS, Machine, Run
 
 SGLANG = Machine(
     GPU.variables,
@@ -27,6 +28,8 @@ SGLANG = Machine(
     },
     serve="tests.engines.serve_sglang",
 )
+ALWAYS_SPARSE = replace(SGLANG, variables={**SGLANG.variables, "SGLANG_DSA_PREFILL_DENSE_ATTN_KV_LEN_THRESHOLD": "0"})
+"""Where SGLang prefills short prompts of a sparse model by its sparse kernels, too."""
 RETRACTING = replace(SGLANG, variables={**SGLANG.variables, "SGLANG_TEST_RETRACT": "1"})
 """Where SGLang preempts requests for no reason, as its own tests have it."""
 EAGER = {"disable_decode_cuda_graph": True}
@@ -50,6 +53,18 @@ def after_flashinfer(decode: str, **more: Any) -> Run:
     """An engine that decodes by a backend of SGLang's, and prefills as ours does."""
     engine = {"decode_attention_backend": decode, "prefill_attention_backend": "flashinfer", **more.pop("engine", {})}
     return replace(Run(machine=SGLANG, dtype="float16", plugins="", engine=engine), **more)
+
+
+def sparse(prefill: str, decode: str, cache: str = "bfloat16", **more: Any) -> Run:
+    """An engine of a sparse model, with kernels of SGLang's backend ``dsa``."""
+    engine = {"max_model_len": 2048, "kv_cache_dtype": cache}
+    kernels = {"dsa_prefill_backend": prefill, "dsa_decode_backend": decode}
+    run = Run(machine=ALWAYS_SPARSE, dtype="bfloat16", model="sparse", lengths=LONG, engine=engine | kernels)
+    return replace(run, **more)
+
+
+OURS = {"override": ",".join(sglang_plugin.INSTEAD)}
+"""Our kernels in place of FlashMLA's."""
 
 
 PEERS = ("fa3", "flashmla", "triton")
@@ -77,6 +92,15 @@ RUNS = {
     **{f"{name}, fp8": after_flashinfer(name, dtype="bfloat16", engine=FP8) for name in PEERS[:2]},
     "fp8": of("mla_kernels", dtype="bfloat16", engine=FP8),
     "wrong, fp8": of("mla_kernels", dtype="bfloat16", factor=1.2, engine=FP8),
+    "flashmla_sparse": sparse("flashmla_sparse", "flashmla_sparse", plugins=""),
+    "flashmla_sparse, fa3": sparse("flashmla_sparse", "fa3", plugins=""),
+    "sparse": sparse("flashmla_sparse", "flashmla_sparse", **OURS),
+    "sparse, flashmla_kv": sparse("flashmla_sparse", "flashmla_kv", **OURS),
+    "wrong, sparse": sparse("flashmla_sparse", "flashmla_sparse", factor=1.1, **OURS),
+    "flashmla_kv, fp8": sparse("flashmla_kv", "flashmla_kv", "fp8_e4m3", plugins=""),
+    "sparse, fp8": sparse("flashmla_kv", "flashmla_kv", "fp8_e4m3", **OURS),
+    "wrong, sparse, fp8": sparse("flashmla_kv", "flashmla_kv", "fp8_e4m3", factor=1.1, **OURS),
+    "unknown kernel": sparse("flashmla_sparse", "fa3", override="fa3"),
     "unknown cache": of("mla_kernels", engine={"kv_cache_dtype": "fp8_e5m2"}),
 }
 """Every engine that is started, by what it is."""
@@ -154,15 +178,32 @@ def fp8_is_far(told, distance, name: str) -> bool:
     return distance(told(name), exact) > distance(told("flashmla, fp8"), exact) / 2
 
 
+def sparse_is_far(told, distance, name: str) -> bool:
+    """Whether an engine is farther from SGLang's of the same cache than two of SGLang's over bf16 are."""
+    beside = ["flashmla_kv, fp8"] if name.endswith("fp8") else ["flashmla_sparse", "flashmla_sparse, fa3"]
+    limit = LIKE_ANOTHER * distance(told("flashmla_sparse"), told("flashmla_sparse, fa3"))
+    return max(distance(told(name), told(each)) for each in beside) > limit
+
+
 @pytest.mark.parametrize(
-    ("name", "start", "is_far"), [("bf16", "qbf16_kvbf16_", bf16_is_far), ("fp8", "qbf16_kve4m3_", fp8_is_far)]
+    ("name", "start", "is_far"),
+    [
+        ("bf16", "decode_qbf16_kvbf16_", bf16_is_far),
+        ("fp8", "decode_qbf16_kve4m3_", fp8_is_far),
+        ("sparse", "sparse_decode_", sparse_is_far),
+        ("sparse, flashmla_kv", "sparse_decode_", sparse_is_far),
+        ("sparse, fp8", "sparse_decode_", sparse_is_far),
+    ],
 )
 def test_a_format(told, distance, name, start, is_far):
-    require_launches(served(told(name)), f"sm90a_decode_{start}")
+    require_launches(served(told(name)), f"sm90a_{start}")
     assert not is_far(told, distance, name)
 
 
-@pytest.mark.parametrize(("name", "is_far"), [("bf16", bf16_is_far), ("fp8", fp8_is_far)])
+@pytest.mark.parametrize(
+    ("name", "is_far"),
+    [("bf16", bf16_is_far), ("fp8", fp8_is_far), ("sparse", sparse_is_far), ("sparse, fp8", sparse_is_far)],
+)
 def test_a_kernel_of_a_format_that_is_wrong_is_noticed(told, distance, name, is_far):
     assert is_far(told, distance, f"wrong, {name}")
 
@@ -172,3 +213,10 @@ def test_a_cache_that_no_kernel_reads_is_refused_at_start(told):
     assert found.status != 0
     assert not found.requests
     assert "kv_cache_dtype: got 'fp8_e5m2'; accepts auto, bf16, bfloat16" in found.printed, found.printed
+
+
+def test_a_kernel_that_is_not_replaced_is_refused_at_start(told):
+    found = told("unknown kernel")
+    assert found.status != 0
+    assert not found.requests
+    assert f"{sglang_plugin.VARIABLE}: got 'fa3'; accepts flashmla_sparse, flashmla_kv" in found.printed, found.printed
