@@ -76,7 +76,9 @@ V32 = V3 | {
     "index_topk": TOPK,
 }
 """Of V3.2, whose layers attend to the tokens that an indexer selects."""
-Kind = Literal["dense", "predicting", "sparse"]
+V32_2048 = V32 | {"index_topk": 2048, "max_position_embeddings": 8192}
+"""The same with as many tokens as V3.2 selects, which is the only number that SGLang's kernels take in every step."""
+Kind = Literal["dense", "predicting", "sparse", "sparse, 2048"]
 
 
 def random_weights(layers: int) -> dict[str, torch.Tensor]:
@@ -153,8 +155,11 @@ def write(folder: Path, kind: Kind = "dense") -> Path:
     from safetensors.torch import save_file  # which vLLM brings; the shapes above are of use without it
 
     folder.mkdir(parents=True, exist_ok=True)
-    shape: dict[str, Any] = {"dense": V2, "predicting": V3, "sparse": V32}[kind]
+    shape: dict[str, Any] = {"dense": V2, "predicting": V3, "sparse": V32, "sparse, 2048": V32_2048}[kind]
     (folder / "config.json").write_text(json.dumps(SHAPE | shape, indent=1), encoding="utf-8")
-    weights = {"predicting": predicting_weights, "sparse": sparse_weights}.get(kind, lambda: random_weights(LAYERS))()
+    if shape["architectures"] == V32["architectures"]:
+        weights = sparse_weights()
+    else:
+        weights = predicting_weights() if kind == "predicting" else random_weights(LAYERS)
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return folder
