@@ -8,7 +8,10 @@ from tests.engines.runs import TOKENS, Told
 LIKE_ANOTHER = 1.5
 """How far from an engine's own backends ours may be, in the mean, where 1 is how far these are from each other."""
 LIKE_ANOTHER_SELECTION = 3
-"""The same in a sparse model, whose indexer selects other tokens where rounding differs; a wrong kernel is 6 away."""
+"""The same for sparse models, whose indexer selects other tokens where rounding differs.
+
+In vLLM on an H200, a kernel whose outputs are 10% too large was 6.6 times as far.
+"""
 
 
 def served(found: Told) -> Told:

@@ -24,7 +24,8 @@ TOKENS, LIKELIEST = 24, 5
 SECONDS = 360
 """A run takes a twentieth of this on two idle cores; SGLang compiles kernels of sparse models when it first uses them.
 
-One that hangs ends with what it printed."""
+One that hangs ends with what it printed.
+"""
 
 MULTICAST = ("NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS")
 KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "USER", "LOGNAME", *MULTICAST)

@@ -183,7 +183,7 @@ def fp8_is_far(told, distance, name: str) -> bool:
 
 
 def sparse_is_far(told, distance, name: str) -> bool:
-    """Whether an engine is farther from SGLang's of the same cache than two of SGLang's over bf16 are."""
+    """Whether an engine is farther from SGLang's of the same cache than it may be, by how far two over bf16 are."""
     beside = ["flashmla_kv, fp8"] if name.endswith("fp8") else ["flashmla_sparse", "flashmla_sparse, fa3"]
     limit = LIKE_ANOTHER_SELECTION * distance(told("flashmla_sparse"), told("flashmla_sparse, fa3"))
     return max(distance(told(name), told(each)) for each in beside) > limit
