@@ -212,6 +212,15 @@ def test_environment_variables_are_those_that_the_page_lists():
     assert listed == named - set(vllm_plugin.NAMES)  # names of backends are no variables
 
 
+SHOWN_TWICE = [page for page in ROOT.glob("*.md") if (DOCS / page.name.lower()).exists()]
+
+
+@pytest.mark.parametrize("page", SHOWN_TWICE, ids=lambda page: page.name)
+def test_a_page_that_lies_in_two_folders_has_no_relative_links(page):
+    """``docs/changelog.md`` shows ``CHANGELOG.md``: a relative link leads astray in one of them."""
+    assert re.findall(r"\]\((?!https?://|#)[^)]*\)", page.read_text(encoding="utf-8")) == []
+
+
 SOURCE = re.compile(r"`([\w/]+\.(?:cuh|cu|h|cpp))`")
 SCHEDULES = [page for page in sorted(DOCS.glob("kernels/*/*.md")) if not page.stem.endswith("log")]
 
