@@ -32,8 +32,11 @@ PROMPT, STEPS = 8193, 64
 """Tokens of a prompt, of which all but the last are whole pages of the cache, and steps of a batch."""
 LONGEST = PROMPT + STEPS + 64
 VOCABULARY, LAYERS = 4096, 24
-SECONDS, LAST = 180, 40
-"""Within which an engine must be ready, or serve a batch, and the last lines of one that does not."""
+SECONDS, LAST = 360, 40
+"""Within which an engine must be ready, or serve a batch, and the last lines of one that does not.
+
+SGLang compiles kernels of sparse models for minutes when it first uses them.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A decoding step inside SGLang, by its attention backends and by ours: ``python -m benchmarks.sglang_engine JSON``.
 
 A step is the time of a batch of 65 tokens without that of a batch of one, over 64. It needs SGLang, which is not
-installed with this package.
+installed with this package, and DeepGEMM for sparse models.
 """
 
 from __future__ import annotations
@@ -10,27 +10,50 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+from mla_kernels.compat import sglang_plugin
 
 from benchmarks import engine_turns
 from benchmarks.engine_turns import LONGEST, Benchmark, Model, Steps, prompts
 
-BACKENDS = ("mla_kernels", "fa3", "flashmla", "flashinfer")
+DENSE = ("mla_kernels", "fa3", "flashmla", "flashinfer")
+SPARSE = ("mla_kernels", "flashmla_sparse", "fa3")
+SPARSE_FP8 = ("mla_kernels", "flashmla_kv")
 MODELS = (
-    Model("dense, 128 heads", 128, (1, 16), BACKENDS),
-    Model("dense, 16 heads", 16, (1, 64), BACKENDS),
+    Model("dense, 128 heads", 128, (1, 16), DENSE),
+    Model("dense, 16 heads", 16, (1, 64), DENSE),
+    Model("sparse, 128 heads", 128, (1, 16), SPARSE, sparse=True),
+    Model("sparse, 16 heads", 16, (1, 64), SPARSE, sparse=True),
+    Model("sparse, 128 heads, fp8_e4m3", 128, (1, 16), SPARSE_FP8, "fp8_e4m3", sparse=True),
+    Model("sparse, 16 heads, fp8_e4m3", 16, (1, 64), SPARSE_FP8, "fp8_e4m3", sparse=True),
 )
-"""All heads of DeepSeek V3 on one GPU, and the share of one of eight."""
+"""All heads of DeepSeek V3 and V3.2 on one GPU, and the share of one of eight.
+
+A backend of a sparse model is a kernel of SGLang's backend ``dsa``; ours is in place of the first of the others.
+"""
+
+
+def arguments(model: Model, backend: str) -> dict[str, Any]:
+    """The arguments of ``sglang.Engine`` that choose the backend."""
+    if not model.sparse:  # every one prefills by FlashInfer
+        return {"decode_attention_backend": backend, "prefill_attention_backend": "flashinfer"}
+    kernel = model.backends[1] if backend == "mla_kernels" else backend
+    prefill = "flashmla_sparse" if model.cache == "auto" else "flashmla_kv"
+    return {"attention_backend": "dsa", "dsa_decode_backend": kernel, "dsa_prefill_backend": prefill}
 
 
 def start(model: Model, backend: str, weights: Path) -> Steps:
-    """Start an engine, with CUDA graphs of decode; every one prefills by FlashInfer."""
-    os.environ["SGLANG_PLUGINS"] = "mla_kernels" if backend == "mla_kernels" else "none"
+    """Start an engine, with CUDA graphs of decode."""
+    ours = backend == "mla_kernels"
+    os.environ["SGLANG_PLUGINS"] = "mla_kernels" if ours else "none"
+    os.environ[sglang_plugin.VARIABLE] = ",".join(sglang_plugin.INSTEAD) if ours and model.sparse else ""
     from sglang import Engine
 
     most = model.batches[-1]
     engine = Engine(
         model_path=str(weights), load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", random_seed=0,
-        decode_attention_backend=backend, prefill_attention_backend="flashinfer", kv_cache_dtype=model.cache,
+        **arguments(model, backend), kv_cache_dtype=model.cache,
         context_length=LONGEST, max_running_requests=most, max_total_tokens=(most + 2) * LONGEST,
         chunked_prefill_size=8192, cuda_graph_bs_decode=list(model.batches), cuda_graph_backend_prefill="disabled",
         sampling_backend="pytorch", grammar_backend="none", skip_server_warmup=True, log_level="error",

@@ -30,7 +30,7 @@ _ENGINES = {
     ),
     "sglang": (
         "SGLang",
-        "Decoding steps run in CUDA graphs, and prompts are prefilled by FlashInfer with every backend.",
+        "Decoding steps run in CUDA graphs, and FlashInfer prefills prompts of dense models with every backend.",
         "A step is the time of a batch of requests for {steps} more tokens than one, without that of a batch of "
         "requests for one, over the {steps} steps.",
     ),
@@ -45,7 +45,7 @@ def page(document: Mapping[str, Any], *, data: str) -> str:
     name, options, step = _ENGINES[engine["name"]]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     sparse = {row["cache"] for row in document["rows"] if row["model"].startswith("sparse")}
-    or_bytes = " or of an `fp8_ds_mla` one" if "fp8_ds_mla" in sparse else ""
+    or_bytes = "".join(f" or of an `{cache}` one" for cache in sorted(sparse - {"auto"}))
     kinds = [_DENSE, *([_SPARSE.format(or_bytes=or_bytes)] if sparse else [])]
     turns = sorted({len(times) for row in document["rows"] for times in row["times"].values()})
     few = _FEW if any("16 heads" in row["model"] for row in document["rows"]) else ""

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from mla_kernels.compat import sglang_plugin
 
 from benchmarks import engine_turns, sglang_engine, vllm_engine
 from benchmarks.engine_turns import PROMPT, Benchmark, Engine, Model, Steps
@@ -40,12 +41,26 @@ def test_prompts_are_in_the_cache_but_for_a_token():
     assert len({tuple(each[:64]) for each in made}) == 16
 
 
-@pytest.mark.parametrize("engine", ["sglang", "vllm"])
-def test_the_page_is_of_its_data(engine):
-    data = DATA.with_stem(f"h200_{engine}")
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.engine)
+def test_the_page_is_of_its_data(benchmark):
+    """And the data say of every model what it was, or that it was left out."""
+    data = DATA.with_stem(f"h200_{benchmark.engine}")
     document = json.loads(data.read_text())
     text = page(document, data=f"data/{data.name}")
     assert (PAGES / f"{data.stem}.md").read_text() == text
+    measured = [row["model"] for row in document["rows"]]
+    assert {*measured, *document["left out"]} == {model.name for model in benchmark.models}
+
+
+def test_arguments_of_sglang_name_the_kernel_that_ours_replaces():
+    """Prefill is the same with every backend of a model, and a kernel that ours cannot replace is not named."""
+    for model in sglang_engine.MODELS:
+        given = {backend: sglang_engine.arguments(model, backend) for backend in model.backends}
+        prefill = "dsa_prefill_backend" if model.sparse else "prefill_attention_backend"
+        assert len({each[prefill] for each in given.values()}) == 1
+        if model.sparse:
+            assert given["mla_kernels"]["dsa_decode_backend"] in sglang_plugin.INSTEAD
+            assert given["mla_kernels"] == given[model.backends[1]]
 
 
 def rows_of(model: str, batch: int, **times: list[float]) -> dict[str, object]:
@@ -142,7 +157,7 @@ def test_an_engine_that_does_not_serve_is_told(elsewhere, tmp_path, capsys):
     found = json.loads(path.read_text())
     assert (found["rows"], found["left out"]) == ([], [model.name for model in vllm_engine.MODELS])
     told = capsys.readouterr()
-    assert "dense, 128 heads, MLA_KERNELS: it ended, or took more than 180 s" in told.err
+    assert f"dense, 128 heads, MLA_KERNELS: it ended, or took more than {engine_turns.SECONDS} s" in told.err
     assert "No module named 'vllm'" in told.err
 
 
