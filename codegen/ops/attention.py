@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen.ops.common import BYTES, COMPUTE_DTYPE, EXTRA_KV_DTYPE, FLOATS, KV_DTYPE, KV_SCALE, POOL, UNIT
-from codegen.signature.arguments import HEAD_DIM, LATENT, Op, Ragged, Scalar, Tensor
+from codegen.ops.common import COMPUTE_DTYPE, EXTRA_KV_DTYPE, KV_DTYPE, KV_SCALE, POOL, UNIT
+from codegen.signature.arguments import LATENT, Op, Ragged, Scalar, Tensor
 
 ATTENTION = ("q_dtype", "kv_dtype", "out_dtype", "load", "schedule", "d_qk", "d_v")
 SCALES = (
@@ -29,7 +29,7 @@ MAX_SPLITS = Scalar(
 )
 OF_THE_PLAN = "Belongs to the plan, and is of the one made for this call; see ``kernel.plan``."
 
-CACHE = f"the type of ``q`` or e4m3; {BYTES}"
+CACHE = "the type of ``q`` or e4m3; uint8 {rows}"
 PER_QUERY = (("batch", "q_len", "num_heads"), ("b", "s", "h"))
 PER_HEAD = (("batch", "num_heads", "q_len"), ("b", "h", "s"))
 PER_TOKEN = (("q_len", "num_heads"), ("s", "h"))
@@ -57,7 +57,7 @@ DECODE = Op(
             "q_dtype",
             *PER_QUERY,
             "mla",
-            takes=FLOATS,
+            takes="{q_dtype}",
             doc="The absorbed queries of the ``q_len`` newest tokens of each request.",
         ),
         Tensor(
@@ -149,7 +149,7 @@ DECODE = Op(
     ragged=Ragged("cu_seqlens_q", "max_q_len", "num_requests", "batch"),
     plans="seq_lens",
     summary="Attend from new tokens to a dense KV cache (absorbed MLA; DeepSeek-V2, arXiv:2405.04434, 2.1).",
-    doc=f"With K the {HEAD_DIM}-wide rows and V their first {LATENT} columns,"
+    doc="With K the rows of the cache and V their first ``d_v`` columns,"
     " ``P = softmax(softmax_scale * q_scale * kv_scale * Q K^T)`` and ``out = out_scale * kv_scale * P V``.",
 )
 
@@ -157,7 +157,7 @@ SPARSE_DECODE = Op(
     "sparse_decode",
     (*ATTENTION, "extra_kv_dtype"),
     (
-        Tensor("q", "q_dtype", *PER_QUERY, "mla", takes=FLOATS),
+        Tensor("q", "q_dtype", *PER_QUERY, "mla", takes="{q_dtype}"),
         Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes=CACHE),
         Tensor(
             "indices",
@@ -235,7 +235,7 @@ SPARSE_PREFILL = Op(
             *PER_TOKEN,
             "mla",
             bare=True,
-            takes=FLOATS,
+            takes="{q_dtype}",
             doc=f"Or [..., {LATENT}], where there is no rope part.",
         ),
         Tensor(

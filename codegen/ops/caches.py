@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen.ops.common import BYTES, FLOATS, KV_DTYPE, KV_SCALE, POOL
+from codegen.ops.common import KV_DTYPE, KV_SCALE, POOL
 from codegen.signature.arguments import Op, Option, Scalar, Tensor
 
 MERGE_STATES = Op(
@@ -72,7 +72,15 @@ STORE_KV = Op(
     "store_kv",
     ("in_dtype", "kv_dtype", "d_qk", "d_v"),
     (
-        Tensor("latent", "in_dtype", ("num_tokens",), ("t",), "latent", takes=FLOATS),
+        Tensor(
+            "latent",
+            "in_dtype",
+            ("num_tokens",),
+            ("t",),
+            "latent",
+            takes="{in_dtype}",
+            doc="``d_latent`` and ``d_rope`` are the columns of the format; most have 512 and 64.",
+        ),
         Tensor(
             "rope",
             "in_dtype",
@@ -87,7 +95,7 @@ STORE_KV = Op(
             *POOL,
             "mla",
             role="updated",
-            takes=f"the type of ``latent`` or e4m3; {BYTES}",
+            takes="the type of ``latent`` or e4m3; uint8 {rows}",
         ),
         Tensor(
             "slot_mapping",
@@ -117,7 +125,7 @@ GATHER_KV = Op(
     "gather_kv",
     ("kv_dtype", "out_dtype", "d_qk", "d_v"),
     (
-        Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes=f"or {BYTES}"),
+        Tensor("kv_cache", "kv_dtype", *POOL, "mla", takes="{elements}; uint8 {rows}"),
         Tensor("indices", "int32", ("num_rows",), ("",), doc="Global slots; a negative one gives a row of zeros."),
         Tensor(
             "out",

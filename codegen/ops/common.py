@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from codegen.signature.arguments import BYTE_ROWS, Option, Scalar
+from codegen.signature.arguments import Option, Scalar
 
-FLOATS = "fp32 fp16 bf16"
-BYTES = ", ".join(f"[..., {width}] for {' or '.join(names)}" for width, names in BYTE_ROWS.items())
 POOL = (("num_pages", "page_size"), ("page", "token"))
 KV_DTYPE = Option(
     "kv_dtype",

@@ -15,6 +15,7 @@ from codegen.load import digest
 from codegen.model import Arch, Matrix, Variant
 from codegen.render import abi, cpp, distribution, formats, models, pages, types
 from codegen.render.registry import registry
+from codegen.render.served import served
 from codegen.signature import conversions, python
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
@@ -27,6 +28,7 @@ DEFINITIONS = {"cpu": ".h", CUDA: ".cuh"}
 def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
     """Every generated file, as paths relative to ``generated/`` in posix form."""
     payloads = by_payload(matrix, variants)
+    functions = python.context(served(matrix, variants))
     files = {
         "include/mla/abi.h": _print("abi.h.j2", abi.context()),
         "include/mla/traits.h": _print("traits.h.j2", {"enums": matrix.enums}),
@@ -34,10 +36,10 @@ def render(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, str]:
         "include/mla/formats.h": _print("formats.h.j2", formats.context(matrix.formats)),
         "include/mla/conversions.h": _print("conversions.h.j2", conversions.context()),
         "abi_layout.cpp": _print("abi_layout.cpp.j2", abi.context()),
-        "python/_launcher.pyi": _print("python/launcher.pyi.j2", python.context()),
-        "python/api/signatures.py": _print("python/signatures.py.j2", python.context()),
-        "python/kernels/ops.py": _print("python/kernels.py.j2", python.context()),
-        "python/api/ops.py": _print("python/ops.py.j2", python.context()),
+        "python/_launcher.pyi": _print("python/launcher.pyi.j2", functions),
+        "python/api/signatures.py": _print("python/signatures.py.j2", functions),
+        "python/kernels/ops.py": _print("python/kernels.py.j2", functions),
+        "python/api/ops.py": _print("python/ops.py.j2", functions),
         "python/_formats.py": _print("formats.py.j2", formats.context(matrix.formats)),
         "python/_models.py": _print("models.py.j2", models.context(matrix)),
         "python/_types.py": _print("types.py.j2", types.names(matrix)),

@@ -20,11 +20,6 @@ LATENT, ROPE = CACHES.latent, CACHES.rope
 HEAD_DIM = LATENT + ROPE
 WIDTHS = {"mla": HEAD_DIM, "latent": LATENT, "rope": ROPE, "d_v": LATENT}
 """Rows whose extent the format of the op's cache gives, and what they have by default."""
-BYTE_ROWS = {
-    width: [row.name for row in CACHES.rows if row.is_bytes and row.token_bytes == width]
-    for width in dict.fromkeys(row.token_bytes for row in CACHES.rows if row.is_bytes)
-}
-"""The bytes of a token, where the cache is an array of bytes, and the formats that have such rows."""
 
 CType = Literal["pointer", "int64", "int32", "float"]
 SIZE: dict[CType, int] = {"pointer": 8, "int64": 8, "int32": 4, "float": 4}

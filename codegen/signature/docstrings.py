@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 
 from codegen.signature.arguments import Op, Tensor
 
 _WIDTH = 116
+_WIDTHS = {"latent": "d_latent", "rope": "d_rope"}
+"""Widths whose names tensors have, too."""
 _COMMON = {
     "workspace : uint8 tensor, optional": "At least ``kernel.workspace_size(...)`` bytes; allocated unless given.",
     "stream : int, optional": "The address of a CUDA stream; by default the current stream of the framework. It has no"
@@ -17,12 +20,15 @@ _COMMON = {
 """What the functions of all ops take."""
 
 
-def lines(op: Op) -> list[str]:
-    """The docstring's lines after the summary."""
-    result = ["", *textwrap.wrap(op.doc, _WIDTH)] if op.doc else []
+def lines(op: Op, served: Mapping[str, str]) -> list[str]:
+    """The docstring's lines after the summary; ``served`` has what kernels of the op take, for ``Tensor.takes``."""
+    doc = " ".join(filter(None, (op.doc, served.get("widths"))))
+    result = ["", *textwrap.wrap(doc, _WIDTH)] if doc else []
     result += ["", "Parameters", "----------"]
     for tensor in op.inputs:
-        result += _entry(tensor.name, _described(tensor) + (", optional" if tensor.optional else ""), tensor.doc)
+        result += _entry(
+            tensor.name, _described(tensor, served) + (", optional" if tensor.optional else ""), tensor.doc
+        )
     if op.plans:
         result += _entry(
             "plan", "Plan, optional", f"From ``kernel.plan({op.plans})``; made for this call unless given."
@@ -35,7 +41,7 @@ def lines(op: Op) -> list[str]:
         left_out = (
             "``False`` leaves it out; ``True`` allocates it, as None does." if tensor.made == "unless_false" else ""
         )
-        result += _entry(tensor.name, f"{_described(tensor)}, optional", left_out)
+        result += _entry(tensor.name, f"{_described(tensor, served)}, optional", left_out)
         if tensor.made == "on_request":
             result += _entry(f"return_{tensor.name}", "bool", f"Whether to allocate and return ``{tensor.name}``.")
     for argument, doc in _COMMON.items():
@@ -44,17 +50,19 @@ def lines(op: Op) -> list[str]:
         result += ["", "Returns", "-------"]
     for tensor in op.outputs:
         end = {"always": "", "unless_false": ", or None", "on_request": "; only where it is given or asked for"}
-        result += _entry(tensor.name, _described(tensor) + end[tensor.made], tensor.doc)
+        result += _entry(tensor.name, _described(tensor, served) + end[tensor.made], tensor.doc)
     return result
 
 
-def _described(tensor: Tensor) -> str:
-    """``int32 [batch, table_width]``."""
+def _described(tensor: Tensor, served: Mapping[str, str]) -> str:
+    """``int32 [batch, table_width]``; widths of the format go by their names."""
     shape = f"[{', '.join(str(part) for part in tensor.shape)}]"
+    if tensor.width:
+        shape = f"[{', '.join([*tensor.dims, _WIDTHS.get(tensor.width, tensor.width)])}]"
     if tensor.broadcast:
         shape += f" or [{', '.join(dim for dim in tensor.dims if dim != tensor.broadcast)}]"
     fixed = "" if tensor.dtype.endswith("_dtype") else f"{tensor.dtype} "
-    return f"{fixed}{shape}" + (f", {tensor.takes}" if tensor.takes else "")
+    return f"{fixed}{shape}" + (f", {tensor.takes.format_map(served)}" if tensor.takes else "")
 
 
 def _entry(name: str, kind: str, doc: str) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from codegen import abi
 from codegen.signature import docstrings, schemas
-from codegen.signature.arguments import BYTE_ROWS, HEAD_DIM, LATENT, ROPE, Op, Scalar, Tensor
+from codegen.signature.arguments import LATENT, ROPE, Op, Scalar, Tensor
 
-_WIDTHS = {"latent": LATENT, "rope": ROPE, "head_dim": HEAD_DIM, "byte_rows": BYTE_ROWS}
+_WIDTHS = {"latent": LATENT, "rope": ROPE}
 _ALLOCATED = {"float32": '"fp32"', "int32": '"int32"'}
 _COMMON = {"workspace": "Tensor | None = None", "stream": "int | None = None", "check": "bool = False"}
 """What the functions of all ops take."""
@@ -16,12 +17,12 @@ _SWITCHED = {"batch_invariant": "invariance.enabled"}
 """The scalars whose default is a switch."""
 
 
-def context() -> dict[str, Any]:
-    """Everything that the templates of ``templates/python/`` print."""
-    return {"abi_hash": abi.abi_hash(), **_WIDTHS, "ops": [_op(op) for op in abi.OPS]}
+def context(served: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Everything that the templates of ``templates/python/`` print; ``served`` has what kernels of each op take."""
+    return {"abi_hash": abi.abi_hash(), **_WIDTHS, "ops": [_op(op, served[op.name]) for op in abi.OPS]}
 
 
-def _op(op: Op) -> dict[str, Any]:
+def _op(op: Op, served: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": op.name,
         "pascal": "".join(word.capitalize() for word in op.name.split("_")),
@@ -39,14 +40,14 @@ def _op(op: Op) -> dict[str, Any]:
         "arguments": [argument.name for argument in op.arguments],
         "returns": _returns(op),
         "ignored": "  # type: ignore[no-any-return]" if len(op.outputs) > 1 else "",
-        **_public(op),
+        **_public(op, served),
         **_launch(op),
         "signature": schemas.lines(op),
         "native": [f"{argument.name}: {_native(argument)}" for argument in op.arguments],
     }
 
 
-def _public(op: Op) -> dict[str, Any]:
+def _public(op: Op, served: Mapping[str, str]) -> dict[str, Any]:
     """The function of an op that callers see."""
     options = [f"{option.name}: DTypeLike | None = None" for option in op.options]
     scalars = [_scalar(scalar) for scalar in op.scalars]
@@ -59,7 +60,7 @@ def _public(op: Op) -> dict[str, Any]:
             *[f"{name}={name}" for name in _launch_keywords(op)],
         ],
         "summary": op.summary,
-        "docstring": docstrings.lines(op),
+        "docstring": docstrings.lines(op, served),
     }
 
 

@@ -1,7 +1,7 @@
 """The compiled launcher: checks arguments, fills a payload's problem struct and calls it. Generated; see codegen/ops.
 
 A tensor is any object with DLPack's C exchange API or ``__dlpack__``; a packed argument (``q``, ``kv_cache``) is one
-tensor ``[..., 576]`` or a tuple of latent ``[..., 512]`` and rope ``[..., 64]``. Refusals raise the classes given to
+tensor ``[..., d_qk]`` or a tuple of latent and rope, such as ``[..., 512]`` and ``[..., 64]``. Refusals raise the classes given to
 ``set_errors`` as ``class(argument, got, accepts)``; a wrong number of arguments or an unknown name is a ``TypeError``.
 """
 

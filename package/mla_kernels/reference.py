@@ -37,8 +37,8 @@ def decode(
 
     Parameters
     ----------
-    q : [batch, q_len, num_heads, 576]
-    kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+    q : [batch, q_len, num_heads, d_qk]
+    kv_cache : [num_pages, page_size, d_qk], or uint8 [num_pages, page_size, bytes of a row]
     block_table : int32 [batch, table_width], optional
         Without one, page ``b`` holds request ``b``.
     seq_lens : int32 [batch]
@@ -55,7 +55,7 @@ def decode(
 
     Returns
     -------
-    out : [batch, q_len, num_heads, 512]
+    out : [batch, q_len, num_heads, d_v]
     lse : [batch, num_heads, q_len], natural logarithm; -inf (and out 0) where nothing is seen, or of no request
     """
     if seq_lens is None:
@@ -102,13 +102,13 @@ def sparse_decode(
 
     Parameters
     ----------
-    q : [batch, q_len, num_heads, 576]
-    kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+    q : [batch, q_len, num_heads, d_qk]
+    kv_cache : [num_pages, page_size, d_qk], or uint8 [num_pages, page_size, bytes of a row]
     indices : int32 [batch, q_len, topk], global slots; a negative one is absent
     softmax_scale : float
     topk_length : int32 [batch, q_len], how many leading indices count
     attn_sink : float32 [num_heads], the logit of a key without a value; it changes ``out`` only
-    extra_kv_cache : [extra_num_pages, extra_page_size, 576], attended together with the first cache
+    extra_kv_cache : [extra_num_pages, extra_page_size, d_qk], attended together with the first cache
     extra_indices : int32 [batch, q_len, extra_topk], global slots of the second cache
     extra_topk_length : int32 [batch, q_len], how many leading ones of them count
     q_scale : float
@@ -121,7 +121,7 @@ def sparse_decode(
 
     Returns
     -------
-    out : [batch, q_len, num_heads, 512]
+    out : [batch, q_len, num_heads, d_v]
     lse : [batch, num_heads, q_len]
     max_logits : [batch, num_heads, q_len], only with ``return_max_logits``
     """
@@ -161,14 +161,14 @@ def sparse_prefill(
 
     Parameters
     ----------
-    q : [q_len, num_heads, 576]
-    kv : [kv_len, 576]
+    q : [q_len, num_heads, d_qk]
+    kv : [kv_len, d_qk]
     indices : int32 [q_len, topk]
         Rows of ``kv``; a negative one is absent.
     softmax_scale : float
     topk_length : int32 [q_len], how many leading indices count
     attn_sink : float32 [num_heads], the logit of a key without a value; it changes ``out`` only
-    extra_kv : [extra_kv_len, 576], attended together with the first rows
+    extra_kv : [extra_kv_len, d_qk], attended together with the first rows
     extra_indices : int32 [q_len, extra_topk], optional
         Rows of ``extra_kv``.
     extra_topk_length : int32 [q_len], how many leading ones of them count
@@ -179,7 +179,7 @@ def sparse_prefill(
 
     Returns
     -------
-    out : [q_len, num_heads, 512]
+    out : [q_len, num_heads, d_v]
     max_logits : [q_len, num_heads]
     lse : [q_len, num_heads]
     """
@@ -247,9 +247,9 @@ def store_kv(
 
     Parameters
     ----------
-    latent : [num_tokens, 512]
-    rope : [num_tokens, 64], or None where the format has no rope part
-    kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+    latent : [num_tokens, d_latent]
+    rope : [num_tokens, d_rope], or None where the format has no rope part
+    kv_cache : [num_pages, page_size, d_qk], or uint8 [num_pages, page_size, bytes of a row]
         It is written. An e4m3 cache holds value / scale, ``fp8_ds_mla`` a scale (amax / 448) per 128 columns.
     slot_mapping : int64 [num_tokens]
         Global slots.
@@ -274,11 +274,11 @@ def gather_kv(
     kv_scale: float = 1.0,
     kv_dtype: str | None = None,
 ) -> Tensor:
-    """The dequantised rows [num_rows, 576] of a cache.
+    """The dequantised rows [num_rows, d_qk] of a cache.
 
     Parameters
     ----------
-    kv_cache : [num_pages, page_size, 576], or uint8 [num_pages, page_size, 656]
+    kv_cache : [num_pages, page_size, d_qk], or uint8 [num_pages, page_size, bytes of a row]
     indices : int32 [num_rows]
         Global slots; a negative one gives a row of zeros.
     out_dtype : str or dtype

@@ -12,7 +12,7 @@ Tensor: TypeAlias = Any
 """A torch tensor, a NumPy array, or another object that speaks DLPack."""
 
 Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
-"""Rows of latent and rope: one tensor ``[..., 576]``, or two, ``[..., 512]`` and ``[..., 64]``."""
+"""Rows of latent and rope: one tensor ``[..., d_qk]``, or two, such as ``[..., 512]`` and ``[..., 64]``."""
 
 DTypeLike: TypeAlias = Any
 """An element type: a name of ours such as ``bf16``, torch's or NumPy's name, or their dtype itself."""

@@ -1,9 +1,8 @@
 """The ops in one call: the kernel is looked up from the tensors, and cached. Generated; see codegen/ops.
 
 A tensor is a torch tensor, a NumPy array or another object that speaks DLPack; outputs are allocated in the framework
-and on the device of the first argument unless given. ``Packed`` arguments are one tensor of 576-wide rows, or a tuple
-of latent ``[..., 512]`` and rope ``[..., 64]``. A ``uint8`` cache of 656-wide rows is ``fp8_ds_mla``, of 528-wide rows is ``fp8_ds_mla`` or ``fp8_ds_v41``, of 584-wide rows is ``fp8_ds_v4``, of 288-wide rows is ``fp4_ds_v41``, of 368-wide rows is ``mxfp4_ds_v4``, of 352-wide rows is ``nvfp4_ds_mla``, of 576-wide
-ones ``e4m3``. Errors are those of ``mla_kernels.errors``: an
+and on the device of the first argument unless given. ``Packed`` arguments are one tensor of ``d_qk``-wide rows, or a
+tuple of latent and rope, such as ``[..., 512]`` and ``[..., 64]``. Errors are those of ``mla_kernels.errors``: an
 ``InvalidArgumentError`` names the argument, and nothing has then been written.
 """
 
@@ -44,14 +43,14 @@ def decode(
 ) -> tuple[Tensor, Tensor]:
     """Attend from new tokens to a dense KV cache (absorbed MLA; DeepSeek-V2, arXiv:2405.04434, 2.1).
 
-    With K the 576-wide rows and V their first 512 columns, ``P = softmax(softmax_scale * q_scale * kv_scale * Q K^T)``
-    and ``out = out_scale * kv_scale * P V``.
+    With K the rows of the cache and V their first ``d_v`` columns, ``P = softmax(softmax_scale * q_scale * kv_scale * Q
+    K^T)`` and ``out = out_scale * kv_scale * P V``. ``d_qk`` and ``d_v`` are 576 and 512, 512 and 512, or 320 and 256.
 
     Parameters
     ----------
-    q : [batch, q_len, num_heads, 576], fp32 fp16 bf16
+    q : [batch, q_len, num_heads, d_qk], fp32 fp16 bf16 e4m3
         The absorbed queries of the ``q_len`` newest tokens of each request.
-    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
+    kv_cache : [num_pages, page_size, d_qk], the type of ``q`` or e4m3; uint8 [..., 656] for fp8_ds_mla
         Without a block table, page ``b`` is the cache of request ``b``.
     block_table : int32 [num_requests, table_width], optional
         The pages of each request in order; entries past its length are not read.
@@ -88,7 +87,7 @@ def decode(
     max_q_len : int
         With ``cu_seqlens_q``: the most new tokens of a request. Belongs to the plan, and is of the one made for this
         call; see ``kernel.plan``.
-    out : [batch, q_len, num_heads, 512], optional
+    out : [batch, q_len, num_heads, d_v], optional
     lse : float32 [batch, num_heads, q_len], optional
         ``False`` leaves it out; ``True`` allocates it, as None does.
     workspace : uint8 tensor, optional
@@ -100,7 +99,7 @@ def decode(
 
     Returns
     -------
-    out : [batch, q_len, num_heads, 512]
+    out : [batch, q_len, num_heads, d_v]
         0 where a token sees no key.
     lse : float32 [batch, num_heads, q_len], or None
         Natural logarithm of the sum of exponentials; -inf where a token sees no key.
@@ -191,19 +190,19 @@ def sparse_decode(
 ) -> tuple[Tensor, ...]:
     """Attend from new tokens to selected slots of a KV cache (DeepSeek Sparse Attention).
 
-    Scales are as in ``decode``.
+    Scales are as in ``decode``. ``d_qk`` and ``d_v`` are 576 and 512, 512 and 512, or 320 and 256.
 
     Parameters
     ----------
-    q : [batch, q_len, num_heads, 576], fp32 fp16 bf16
-    kv_cache : [num_pages, page_size, 576], the type of ``q`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
+    q : [batch, q_len, num_heads, d_qk], fp32 fp16 bf16 e4m3
+    kv_cache : [num_pages, page_size, d_qk], the type of ``q`` or e4m3; uint8 [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
     indices : int32 [batch, q_len, topk]
         Global slots, ``page * page_size + offset``; a negative one is absent.
     topk_length : int32 [batch, q_len] or [batch], optional
         Only so many of a row's indices count.
     attn_sink : float32 [num_heads], optional
         A logit without a value: ``out`` is multiplied by ``1 / (1 + exp(attn_sink - lse))``; ``lse`` is unchanged.
-    extra_kv_cache : [extra_num_pages, extra_page_size, 576], optional
+    extra_kv_cache : [extra_num_pages, extra_page_size, d_qk], optional
         A second cache, attended together with the first.
     extra_indices : int32 [batch, q_len, extra_topk], optional
         Global slots of the second cache.
@@ -225,7 +224,7 @@ def sparse_decode(
     max_splits : int
         The most parts that a row is split into; 0 lets the payload choose, or is 1 with
         ``mla_kernels.batch_invariant``.
-    out : [batch, q_len, num_heads, 512], optional
+    out : [batch, q_len, num_heads, d_v], optional
     lse : float32 [batch, num_heads, q_len], optional
         ``False`` leaves it out; ``True`` allocates it, as None does.
     max_logits : float32 [batch, num_heads, q_len], optional
@@ -240,7 +239,7 @@ def sparse_decode(
 
     Returns
     -------
-    out : [batch, q_len, num_heads, 512]
+    out : [batch, q_len, num_heads, d_v]
         0 where no index counts.
     lse : float32 [batch, num_heads, q_len], or None
         Natural logarithm of the sum of exponentials; -inf where no index counts.
@@ -323,13 +322,14 @@ def sparse_prefill(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attend from the tokens of a prompt to selected rows of one unpaged KV tensor.
 
-    Scales are as in ``decode``, and everything else as in ``sparse_decode``.
+    Scales are as in ``decode``, and everything else as in ``sparse_decode``. ``d_qk`` and ``d_v`` are 576 and 512, 512
+    and 512, or 320 and 256.
 
     Parameters
     ----------
-    q : [q_len, num_heads, 576], fp32 fp16 bf16
+    q : [q_len, num_heads, d_qk], fp32 fp16 bf16
         Or [..., 512], where there is no rope part.
-    kv : [kv_len, 576], the type of ``q``
+    kv : [kv_len, d_qk], the type of ``q``
         Or [kv_len, 512].
     indices : int32 [q_len, topk]
         Rows of ``kv``; a negative one is absent.
@@ -337,7 +337,7 @@ def sparse_prefill(
         Only so many of a row's indices count.
     attn_sink : float32 [num_heads], optional
         A logit without a value: ``out`` is multiplied by ``1 / (1 + exp(attn_sink - lse))``; ``lse`` is unchanged.
-    extra_kv : [extra_kv_len, 576], optional
+    extra_kv : [extra_kv_len, d_qk], optional
         Further rows, attended together with the first.
     extra_indices : int32 [q_len, extra_topk], optional
         Rows of ``extra_kv``.
@@ -351,7 +351,7 @@ def sparse_prefill(
         What one unit of an e4m3 element stands for; 1 for other types.
     out_scale : float
         Factor of the output.
-    out : [q_len, num_heads, 512], optional
+    out : [q_len, num_heads, d_v], optional
     max_logits : float32 [q_len, num_heads], optional
     lse : float32 [q_len, num_heads], optional
     workspace : uint8 tensor, optional
@@ -363,7 +363,7 @@ def sparse_prefill(
 
     Returns
     -------
-    out : [q_len, num_heads, 512]
+    out : [q_len, num_heads, d_v]
         0 where no index counts.
     max_logits : float32 [q_len, num_heads]
         The largest scaled logit; -inf where no index counts.
@@ -500,11 +500,14 @@ def store_kv(
 ) -> None:
     """Write new tokens into a KV cache, quantising where the cache is e4m3 or fp8_ds_mla.
 
+    ``d_qk`` and ``d_v`` are 576 and 512, 512 and 512, or 320 and 256.
+
     Parameters
     ----------
-    latent : [num_tokens, 512], fp32 fp16 bf16
-    rope : [num_tokens, 64], the type of ``latent``; or None where the format has no rope part
-    kv_cache : [num_pages, page_size, 576], the type of ``latent`` or e4m3; [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
+    latent : [num_tokens, d_latent], fp32 fp16 bf16
+        ``d_latent`` and ``d_rope`` are the columns of the format; most have 512 and 64.
+    rope : [num_tokens, d_rope], the type of ``latent``; or None where the format has no rope part
+    kv_cache : [num_pages, page_size, d_qk], the type of ``latent`` or e4m3; uint8 [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 352] for nvfp4_ds_mla
     slot_mapping : int64 [num_tokens]
         Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.
     scale : float32 [1], optional
@@ -568,9 +571,11 @@ def gather_kv(
 ) -> Tensor:
     """Read selected rows of a KV cache, dequantised.
 
+    ``d_qk`` and ``d_v`` are 576 and 512, 512 and 512, or 320 and 256.
+
     Parameters
     ----------
-    kv_cache : [num_pages, page_size, 576], or [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
+    kv_cache : [num_pages, page_size, d_qk], fp32 fp16 bf16 e4m3; uint8 [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 368] for mxfp4_ds_v4, [..., 352] for nvfp4_ds_mla
     indices : int32 [num_rows]
         Global slots; a negative one gives a row of zeros.
     kv_dtype : str or dtype, optional
@@ -580,7 +585,7 @@ def gather_kv(
         By default the type of ``out``, otherwise of the cache; ``bf16`` for a quantised one.
     kv_scale : float
         What one unit of an e4m3 element stands for; 1 for other types.
-    out : [num_rows, 576], optional
+    out : [num_rows, d_qk], optional
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
@@ -590,7 +595,7 @@ def gather_kv(
 
     Returns
     -------
-    out : [num_rows, 576]
+    out : [num_rows, d_qk]
         A tuple of latent and rope where one was given.
     """
     if compiling():
