@@ -148,7 +148,7 @@ def decoded(stored: Tensor, element: str) -> Tensor:
     if element != "e2m1":
         return stored.contiguous().view(_TYPES[element]).float()
     codes = torch.stack([stored & 15, stored >> 4], -1).flatten(1)
-    magnitudes = torch.tensor(_E2M1, device=stored.device)[(codes & 7).long()]
+    magnitudes = torch.tensor(_E2M1, dtype=torch.float32, device=stored.device)[(codes & 7).long()]
     return torch.where(codes >= 8, -magnitudes, magnitudes)
 
 
@@ -161,7 +161,8 @@ def encoded(values: Tensor, element: str) -> Tensor:
         limit = _MAX.get(element, torch.inf)
         return values.clamp(-limit, limit).to(_TYPES[element]).contiguous().view(torch.uint8)
     magnitudes = values.abs().nan_to_num(0)
-    middles = torch.tensor([(low + high) / 2 for low, high in pairwise(_E2M1)], device=values.device)
+    halves = [(low + high) / 2 for low, high in pairwise(_E2M1)]
+    middles = torch.tensor(halves, dtype=torch.float32, device=values.device)
     below, above = torch.bucketize(magnitudes, middles), torch.bucketize(magnitudes, middles, right=True)
     codes = torch.where(below % 2 == 0, below, above) + 8 * (values.signbit() & ~values.isnan())
     return (codes[:, ::2] | codes[:, 1::2] << 4).byte()

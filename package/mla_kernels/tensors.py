@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from mla_kernels.errors import DTypeError, ShapeError, UnsupportedError
@@ -177,10 +178,12 @@ def device_of(argument: str, tensor: Tensor) -> tuple[str, int]:
         raise _no_tensor(argument, tensor) from error
 
 
-def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Allocate an uninitialised tensor in the framework and on the device of ``like``.
+def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str, stream: int | None = None) -> Tensor:
+    """Allocate an uninitialised tensor in the framework and on the device of ``like``, for work on ``stream``.
 
-    For what is no tensor nothing is allocated: the launch refuses it by its own name.
+    Frameworks give freed memory to what is enqueued next on the stream that it was allocated for: of another stream,
+    what is enqueued there could still read it. For what is no tensor nothing is allocated: the launch refuses it by its
+    own name.
 
     Raises
     ------
@@ -190,7 +193,8 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Te
     torch = sys.modules.get("torch")
     stored = _STORED[dtype]
     if torch is not None and isinstance(like, torch.Tensor):
-        return like.new_empty(shape, dtype=getattr(torch, stored))
+        with _on(stream, like):
+            return like.new_empty(shape, dtype=getattr(torch, stored))
     if not hasattr(type(like), "__dlpack__"):
         return None
     framework = _framework(like)
@@ -198,11 +202,23 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str) -> Te
         return sys.modules["numpy"].empty(shape, stored)
     own = framework == "cupy" and _stored(argument, like) == stored  # a type that NumPy knows only as an extension
     if framework == "cupy" and (own or dtype in _NUMPY):
-        with like.device:
+        with like.device, _on(stream, like):
             return sys.modules["cupy"].empty(shape, like.dtype if own else stored)
     allocates = {"numpy": ", ".join(_NUMPY), "cupy": f"{', '.join(_NUMPY)} or its own type's"}.get(framework, "no")
     accepts = f"a {dtype} tensor {list(shape)} of yours, because {framework} allocates {allocates} outputs here"
     raise UnsupportedError(argument, "None", accepts)
+
+
+def _on(stream: object, like: Tensor) -> AbstractContextManager[object]:
+    """Where a framework allocates for a stream, given by its address; what is no address is refused by the launch."""
+    if type(stream) is not int or not 0 <= stream < 1 << 63:
+        return nullcontext()
+    if _framework(like) == "cupy":
+        return sys.modules["cupy"].cuda.ExternalStream(stream)  # type: ignore[no-any-return]
+    if not like.is_cuda:
+        return nullcontext()
+    cuda = sys.modules["torch"].cuda
+    return cuda.stream(cuda.ExternalStream(stream, like.device))  # type: ignore[no-any-return]
 
 
 def widened(lengths: Tensor, like: Tensor, axis: int) -> Tensor:
@@ -250,6 +266,14 @@ def _framework(tensor: Tensor) -> str:
 
 
 def compiling() -> bool:
-    """Whether ``torch.compile`` is tracing the caller."""
+    """Whether ``torch.compile``, ``torch.export`` or ``make_fx`` is tracing the caller."""
     torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.compiler.is_compiling())
+    if torch is None:
+        return False
+    return bool(torch.compiler.is_compiling()) or (torch._C._len_torch_dispatch_stack() > 0 and _has_proxies())
+
+
+def _has_proxies() -> bool:
+    """Whether a mode of torch that counts all operations is ``make_fx``'s, which then has imported this module."""
+    proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    return proxies is not None and proxies.get_proxy_mode() is not None

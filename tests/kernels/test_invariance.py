@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -196,6 +197,57 @@ def test_sparse_rows_are_not_split() -> None:
     for got, want in zip(switched, one, strict=True):
         assert_same_bytes("a result", got, want)
     assert not torch.equal(usual[0], one[0]), "this row shows nothing: it is not split in any case"
+
+
+def test_a_block_that_one_thread_leaves_holds_for_another() -> None:
+    entered, left = threading.Barrier(2, timeout=60), threading.Event()
+    found: list[bool] = []
+
+    def second() -> None:
+        entered.wait()
+        with mla.batch_invariant():
+            entered.wait()
+            assert left.wait(60)
+            found.append(invariance.enabled)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    with mla.batch_invariant():
+        entered.wait()
+        entered.wait()
+    left.set()
+    thread.join()
+    assert found == [True]
+    assert not invariance.enabled
+
+
+def test_a_plan_is_refreshed_by_the_switch_as_it_was_made() -> None:
+    """As engines refresh theirs, which say ``batch_invariant=False``; one that was made before keeps its splits."""
+    problem = Decode(DENSE, lengths=LONG)
+    kernel, seq_lens = problem.kernel(), problem.tensors()["seq_lens"]
+    before = kernel.plan(seq_lens, batch_invariant=False)
+    with mla.batch_invariant():
+        inside = kernel.plan(seq_lens, batch_invariant=False)
+        assert kernel.plan(seq_lens, batch_invariant=False, out=inside).batch_invariant
+        assert not kernel.plan(seq_lens, batch_invariant=False, out=before).batch_invariant
+        with pytest.raises(InvalidArgumentError, match="a plan of batch_invariant True"):
+            kernel.plan(seq_lens, batch_invariant=True, out=before)
+    with pytest.raises(InvalidArgumentError, match="a plan of batch_invariant False"):
+        kernel.plan(seq_lens, batch_invariant=False, out=inside)
+
+
+def test_a_workspace_is_as_large_as_the_switch_needs_it() -> None:
+    problem = Decode(DENSE, lengths=LONG)
+    inputs, kernel = problem.tensors(), problem.kernel()
+    numbers = {"q": inputs["q"], "kv_cache": inputs["kv_cache"], "block_table": inputs["block_table"]}
+    usual = kernel.workspace_size(**numbers)
+    with mla.batch_invariant():
+        size = kernel.workspace_size(**numbers)
+        assert size == kernel.workspace_size(**numbers, batch_invariant=False)
+        workspace = torch.empty(size, dtype=torch.uint8)
+        kernel(**inputs, **problem.scalars(), plan=kernel.plan(inputs["seq_lens"]), workspace=workspace)
+    assert size == kernel.workspace_size(**numbers, batch_invariant=True)
+    assert size != usual, "these lengths show nothing: both need as much"
 
 
 @pytest.mark.parametrize("enable", ["yes", None, 2])

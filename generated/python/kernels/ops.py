@@ -61,9 +61,9 @@ class DecodeKernel(PlannedKernel):
         if out is None or lse is None or lse is True:
             batch, q_len, num_heads = planned_extents(plan, q)
             if out is None:
-                out = empty("out", first(q), (batch, q_len, num_heads, self._d_v), self._out_dtype())
+                out = empty("out", first(q), (batch, q_len, num_heads, self._d_v), self._out_dtype(), stream)
             if lse is None or lse is True:
-                lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
+                lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32", stream)
         if lse is False:
             lse = None
         if check is not False and flag("check", check):
@@ -113,7 +113,7 @@ class DecodeKernel(PlannedKernel):
                 options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "max_q_len": max_q_len, "stream": stream}
                 buffer = plan_for(self, q, seq_lens, **options).buffer
             if workspace_bytes:
-                workspace = empty("workspace", first(q), (workspace_bytes,), "uint8")
+                workspace = empty("workspace", first(q), (workspace_bytes,), "uint8", stream)
         return out, lse
 
     __call__ = launch
@@ -167,11 +167,11 @@ class SparseDecodeKernel(Kernel):
         if out is None or lse is None or lse is True or (max_logits is None and return_max_logits):
             batch, q_len, num_heads, _ = extents("q", first(q), "batch", "q_len", "num_heads", "576")
             if out is None:
-                out = empty("out", first(q), (batch, q_len, num_heads, self._d_v), self._out_dtype())
+                out = empty("out", first(q), (batch, q_len, num_heads, self._d_v), self._out_dtype(), stream)
             if lse is None or lse is True:
-                lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32")
+                lse = empty("lse", first(q), (batch, num_heads, q_len), "fp32", stream)
             if max_logits is None and return_max_logits:
-                max_logits = empty("max_logits", first(q), (batch, num_heads, q_len), "fp32")
+                max_logits = empty("max_logits", first(q), (batch, num_heads, q_len), "fp32", stream)
         if lse is False:
             lse = None
         if check is not False and flag("check", check):
@@ -220,7 +220,7 @@ class SparseDecodeKernel(Kernel):
             if plan_bytes:
                 raise self._unplanned(plan_bytes)
             if workspace_bytes:
-                workspace = empty("workspace", first(q), (workspace_bytes,), "uint8")
+                workspace = empty("workspace", first(q), (workspace_bytes,), "uint8", stream)
         return (out, lse) if max_logits is None else (out, lse, max_logits)
 
     __call__ = launch
@@ -262,11 +262,11 @@ class SparsePrefillKernel(Kernel):
         if out is None or max_logits is None or lse is None:
             q_len, num_heads, _ = extents("q", first(q), "q_len", "num_heads", "576")
             if out is None:
-                out = empty("out", first(q), (q_len, num_heads, self._d_v), self._out_dtype())
+                out = empty("out", first(q), (q_len, num_heads, self._d_v), self._out_dtype(), stream)
             if max_logits is None:
-                max_logits = empty("max_logits", first(q), (q_len, num_heads), "fp32")
+                max_logits = empty("max_logits", first(q), (q_len, num_heads), "fp32", stream)
             if lse is None:
-                lse = empty("lse", first(q), (q_len, num_heads), "fp32")
+                lse = empty("lse", first(q), (q_len, num_heads), "fp32", stream)
         q = with_rope(q, self._d_qk)
         kv = with_rope(kv, self._d_qk)
         extra_kv = with_rope(extra_kv, self._d_qk)
@@ -314,7 +314,7 @@ class SparsePrefillKernel(Kernel):
             if plan_bytes:
                 raise self._unplanned(plan_bytes)
             if workspace_bytes:
-                workspace = empty("workspace", first(q), (workspace_bytes,), "uint8")
+                workspace = empty("workspace", first(q), (workspace_bytes,), "uint8", stream)
         return out, max_logits, lse
 
     __call__ = launch
@@ -346,9 +346,9 @@ class MergeStatesKernel(Kernel):
         if out is None or out_lse is None or out_lse is True:
             _, num_tokens, num_heads, head_dim = extents("o", o, "num_states", "num_tokens", "num_heads", "head_dim")
             if out is None:
-                out = empty("out", o, (num_tokens, num_heads, head_dim), self._out_dtype())
+                out = empty("out", o, (num_tokens, num_heads, head_dim), self._out_dtype(), stream)
             if out_lse is None or out_lse is True:
-                out_lse = empty("out_lse", o, (num_tokens, num_heads), "fp32")
+                out_lse = empty("out_lse", o, (num_tokens, num_heads), "fp32", stream)
         if out_lse is False:
             out_lse = None
         if check is not False and flag("check", check):
@@ -375,7 +375,7 @@ class MergeStatesKernel(Kernel):
             if plan_bytes:
                 raise self._unplanned(plan_bytes)
             if workspace_bytes:
-                workspace = empty("workspace", o, (workspace_bytes,), "uint8")
+                workspace = empty("workspace", o, (workspace_bytes,), "uint8", stream)
         return out, out_lse
 
     __call__ = launch
@@ -430,7 +430,7 @@ class StoreKvKernel(Kernel):
             if plan_bytes:
                 raise self._unplanned(plan_bytes)
             if workspace_bytes:
-                workspace = empty("workspace", latent, (workspace_bytes,), "uint8")
+                workspace = empty("workspace", latent, (workspace_bytes,), "uint8", stream)
 
     __call__ = launch
 
@@ -459,7 +459,7 @@ class GatherKvKernel(Kernel):
         if out is None:
             (num_rows,) = extents("indices", indices, "num_rows")
             if out is None:
-                out = empty("out", first(kv_cache), (num_rows, self._d_qk), self._out_dtype())
+                out = empty("out", first(kv_cache), (num_rows, self._d_qk), self._out_dtype(), stream)
         if check is not False and flag("check", check):
             self.can_run(
                 kv_cache=kv_cache,
@@ -482,7 +482,7 @@ class GatherKvKernel(Kernel):
             if plan_bytes:
                 raise self._unplanned(plan_bytes)
             if workspace_bytes:
-                workspace = empty("workspace", first(kv_cache), (workspace_bytes,), "uint8")
+                workspace = empty("workspace", first(kv_cache), (workspace_bytes,), "uint8", stream)
         return out
 
     __call__ = launch
@@ -514,7 +514,7 @@ class ToGlobalIndicesKernel(Kernel):
         if out is None:
             num_tokens, topk = extents("token_indices", token_indices, "num_tokens", "topk")
             if out is None:
-                out = empty("out", token_indices, (num_tokens, topk), "int32")
+                out = empty("out", token_indices, (num_tokens, topk), "int32", stream)
         if check is not False and flag("check", check):
             self.can_run(
                 req_id=req_id,
@@ -539,7 +539,7 @@ class ToGlobalIndicesKernel(Kernel):
             if plan_bytes:
                 raise self._unplanned(plan_bytes)
             if workspace_bytes:
-                workspace = empty("workspace", token_indices, (workspace_bytes,), "uint8")
+                workspace = empty("workspace", token_indices, (workspace_bytes,), "uint8", stream)
         return out
 
     __call__ = launch

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from mla_kernels._types import INSTEAD
 from mla_kernels.api import selection
 from mla_kernels.api.signatures import SIGNATURES, Output, Signature
 from mla_kernels.errors import UnsupportedError
@@ -181,7 +182,8 @@ def _dtype(output: Output, arguments: dict[str, Any], like: torch.Tensor) -> tor
     if "kv_dtype" in arguments and "q" not in arguments:
         cache = arguments["kv_cache"]
         asked = selection.gather_kv(cache, None, arguments["kv_dtype"], asked)["out_dtype"]
-    return _TORCH[asked] if asked else like.dtype
+    own = element_name(like.dtype)
+    return _TORCH[asked or INSTEAD["out_dtype"].get(own, own)]
 
 
 def _register() -> None:

@@ -3,8 +3,9 @@
 ``get_mla_metadata`` with arguments serves both. Older callers pass on its two tensors, or copies of them. Callers of
 FlashMLA since 9241ae3 and vLLM 0.33 pass on the first result alone, as a ``FlashMLASchedMeta``. That result is both.
 
-``tile_scheduler_metadata`` holds the bytes of a plan's buffer, padded to whole rows, and nothing else is kept:
-its owner may copy them into a buffer of a CUDA graph and pass a slice of that. ``num_splits`` tells the batch by its
+``tile_scheduler_metadata`` holds the bytes of a plan's buffer, padded to an even number of rows, and nothing else is
+kept: its owner may copy them into a buffer of a CUDA graph and pass a slice of that. One row more says that the plan is
+batch-invariant. ``num_splits`` tells the batch by its
 length; what it holds is not read. Sparse decode plans nothing, because each token has its number of indices: its
 tensors are one row of zeros, and as many zeros as tell the batch.
 """
@@ -19,6 +20,7 @@ from typing import TypeAlias
 import torch
 
 from mla_kernels.errors import DeviceError, DTypeError, ShapeError, UnsupportedError, ValueRangeError
+from mla_kernels.kernels import invariance
 from mla_kernels.kernels.base import Kernel, Plan
 from mla_kernels.tensors import device_of
 
@@ -135,9 +137,10 @@ def both(tensors: Tensors) -> tuple[TileSchedulerMetadata, torch.Tensor]:
 
 def schedule(kernel: Kernel, cache_seqlens: torch.Tensor, shape: Shape) -> Tensors:
     """Plan a step into new tensors, int32 ``[parts, 8]`` and ``[batch + 1]``, on the device of its lengths."""
-    parts = _parts(kernel, shape, device_of("cache_seqlens", cache_seqlens)[1])
+    invariant = invariance.enabled
+    parts = _parts(kernel, shape, device_of("cache_seqlens", cache_seqlens)[1], invariant)
     scheduled = cache_seqlens.new_empty(parts, ROW, dtype=torch.int32)
-    kernel.plan(cache_seqlens, out=_plan(scheduled, kernel, shape))
+    kernel.plan(cache_seqlens, out=_plan(scheduled, kernel, shape, invariant))
     return scheduled, scheduled.new_zeros(shape[0] + 1)
 
 
@@ -156,10 +159,11 @@ def plan_in(scheduled: object, num_splits: object, kernel: Kernel, shape: Shape,
     """
     batch, q_len, num_heads = shape
     what = f"{batch} requests of {q_len * num_heads} query rows a KV head"
-    require_tensors(scheduled, num_splits, _parts(kernel, shape, device_of("q", q)[1]), batch, what, q)
+    invariant = isinstance(scheduled, torch.Tensor) and len(scheduled) % 2 == 1
+    require_tensors(scheduled, num_splits, _parts(kernel, shape, device_of("q", q)[1], invariant), batch, what, q)
     if isinstance(scheduled, TileSchedulerMetadata):
         scheduled = scheduled.as_subclass(torch.Tensor)  # a launch reads a plain tensor faster
-    return _plan(scheduled, kernel, shape)
+    return _plan(scheduled, kernel, shape, invariant)
 
 
 def require_tensors(  # noqa: PLR0917 (two tensors, their shapes, and where they must be)
@@ -184,12 +188,13 @@ def require_tensors(  # noqa: PLR0917 (two tensors, their shapes, and where they
             raise ShapeError(name, f"shape {list(tensor.shape)}", accepts)
 
 
-def _plan(buffer: object, kernel: Kernel, shape: Shape) -> Plan:
-    return Plan(buffer, kernel.variant.name, *shape, max_splits=0, batch_invariant=False)
+def _plan(buffer: object, kernel: Kernel, shape: Shape, invariant: bool) -> Plan:
+    return Plan(buffer, kernel.variant.name, *shape, max_splits=0, batch_invariant=invariant)
 
 
 @lru_cache(maxsize=1024)
-def _parts(kernel: Kernel, shape: Shape, device: int) -> int:
+def _parts(kernel: Kernel, shape: Shape, device: int, invariant: bool) -> int:
     batch, q_len, num_heads = shape
-    size = kernel.plan_size(batch=batch, q_len=q_len, num_heads=num_heads, device=device)
-    return -(-size // (ROW * torch.int32.itemsize))
+    numbers = {"batch": batch, "q_len": q_len, "num_heads": num_heads, "device": device}
+    size = kernel.plan_size(**numbers, batch_invariant=invariant)
+    return -(-size // (2 * ROW * torch.int32.itemsize)) * 2 + invariant

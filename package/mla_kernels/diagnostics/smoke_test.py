@@ -126,8 +126,8 @@ def _decode(variant: Variant, torch: Any, seed: int) -> _Problem:
     page_size, num_heads = _extent(variant, "page_size", 64), _extent(variant, "num_heads", 16)
     pages = -(-LENGTH // page_size)
     arguments = {
-        "q": torch.randn(1, 1, num_heads, HEAD_DIM, generator=generator).to(dtype),
-        "kv_cache": torch.randn(pages, page_size, HEAD_DIM, generator=generator).to(dtype),
+        "q": torch.randn(1, 1, num_heads, HEAD_DIM, dtype=torch.float32, generator=generator).to(dtype),
+        "kv_cache": torch.randn(pages, page_size, HEAD_DIM, dtype=torch.float32, generator=generator).to(dtype),
         "block_table": torch.randperm(pages, generator=generator).int()[None],
         "seq_lens": torch.tensor([LENGTH], dtype=torch.int32),
         "softmax_scale": SCALE,
@@ -141,10 +141,10 @@ def _merge_states(variant: Variant, torch: Any, seed: int) -> _Problem:
 
     generator = torch.Generator().manual_seed(seed)
     num_heads, head_dim = _extent(variant, "num_heads", 16), _extent(variant, "head_dim", LATENT)
-    o = torch.randn(STATES, 1, num_heads, head_dim, generator=generator)
+    o = torch.randn(STATES, 1, num_heads, head_dim, dtype=torch.float32, generator=generator)
     arguments = {
         "o": o.to(getattr(torch, DTYPES[str(variant.baked["in_dtype"])])),
-        "lse": torch.randn(STATES, 1, num_heads, generator=generator),
+        "lse": torch.randn(STATES, 1, num_heads, dtype=torch.float32, generator=generator),
     }
     config: dict[str, Value] = {"num_heads": num_heads, "head_dim": head_dim}
     return _Problem(config, arguments, reference.merge_states(**arguments))

@@ -20,7 +20,8 @@ from mla_kernels.distributed.symmetric_memory import Workspaces, allocator
 from mla_kernels.errors import DeviceError, ShapeError, ValueRangeError
 from mla_kernels.formats import D_V
 from mla_kernels.kernels.base import Plan
-from mla_kernels.tensors import DTypeLike
+from mla_kernels.scalars import count
+from mla_kernels.tensors import DTypeLike, extents
 
 __all__ = ["ContextParallel", "Step", "local_lengths"]
 
@@ -112,6 +113,8 @@ class ContextParallel:
     ------
     ValueRangeError
         ``interleave`` or ``timeout`` is not positive, there is no such exchange, or a rank has another one.
+    DTypeError
+        ``interleave`` is no integer.
     GroupError
         ``symmetric_memory`` was asked for, and a rank cannot; or a rank is lost or did not answer in time.
     """
@@ -124,8 +127,7 @@ class ContextParallel:
         exchange: Choice = "auto",
         timeout: timedelta = timedelta(minutes=10),
     ) -> None:
-        if interleave < 1:
-            raise ValueRangeError("interleave", str(interleave), "integers from 1")
+        count("interleave", interleave, 1)
         if timeout <= timedelta():
             raise ValueRangeError("timeout", str(timeout), "more than no time")
         self.group = group
@@ -160,14 +162,16 @@ class ContextParallel:
 
         Raises
         ------
+        DTypeError
+            ``q`` is not one tensor.
         ShapeError
-            Ranks have different shapes; the message names them.
+            No format has its columns, or ranks have different shapes; the message names them.
         DeviceError
             Symmetric memory is on another device than ``q``.
         GroupError
             A rank is lost or did not answer in time.
         """
-        batch, q_len, num_heads, d_qk = q.shape
+        batch, q_len, num_heads, d_qk = _extents(q)
         self._require_agreement((batch, q_len, num_heads, d_qk, _number(q.dtype), self.interleave), q.device)
         # The tokens of a step that a query token does not see are on different ranks, which no causal mask can say.
         seen = seq_lens[:, None] + torch.arange(1 - q_len, 1, dtype=torch.int32, device=seq_lens.device)
@@ -217,12 +221,12 @@ class ContextParallel:
 
         Raises
         ------
-        ShapeError
+        DTypeError, ShapeError
             ``q`` is not of the step.
         GroupError
             A rank is lost or did not answer in time, and the exchange is by collectives.
         """
-        batch, q_len, num_heads, d_qk = q.shape
+        batch, q_len, num_heads, d_qk = _extents(q)
         d_v = D_V[d_qk]
         if (batch, q_len) != (len(step.lengths), step.q_len):
             requests = f"{len(step.lengths)} requests with {step.q_len} tokens each, as the step has"
@@ -283,6 +287,14 @@ class ContextParallel:
                 accepts = f"{self._device}, the current device when ContextParallel was made"
                 raise DeviceError("q", str(shape.device), accepts)
         return self._exchanges[shape]
+
+
+def _extents(q: torch.Tensor) -> tuple[int, ...]:
+    """Batch, ``q_len``, heads and columns; queries are one tensor here."""
+    found = extents("q", q, "batch", "q_len", "num_heads", "d_qk")
+    if found[-1] not in D_V:
+        raise ShapeError("q", f"{found[-1]} columns", " or ".join(map(str, D_V)))
+    return found
 
 
 def _number(dtype: torch.dtype) -> int:

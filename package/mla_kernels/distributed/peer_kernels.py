@@ -190,9 +190,9 @@ class PeerKernels:
         return results
 
     def _results(self, out_dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        rows = self._shape.tokens, self._shape.num_heads
-        device = self._shape.device
-        return torch.empty(*rows, self._shape.d_v, dtype=out_dtype, device=device), torch.empty(rows, device=device)
+        rows, device = (self._shape.tokens, self._shape.num_heads), self._shape.device
+        out = torch.empty(*rows, self._shape.d_v, dtype=out_dtype, device=device)
+        return out, torch.empty(rows, dtype=torch.float32, device=device)
 
     def _launch_push(self, words: torch.Tensor, *, compiles: bool = False) -> None:
         grid = (min(BLOCKS, triton.cdiv(self._words, self._width)),)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from mla_kernels.errors import ValueRangeError
 from mla_kernels.scalars import flag, quoted
@@ -30,6 +32,25 @@ enabled = _stated()
 """Whether plans and launches are batch-invariant that do not ask for it themselves; launches read it."""
 
 
+@dataclass(eq=False)
+class _Block:
+    """A ``with`` block that some thread is in."""
+
+    enable: bool
+
+
+_at_start = enabled
+_blocks: list[_Block] = []
+"""In the order in which they were entered; threads may leave them in another."""
+_lock = threading.Lock()
+
+
+def _settle() -> None:
+    """Switch to what the last block says."""
+    global enabled  # noqa: PLW0603 (a launch reads it in a few nanoseconds)
+    enabled = _blocks[-1].enable if _blocks else _at_start
+
+
 @contextmanager
 def batch_invariant(enable: bool = True) -> Iterator[None]:
     """Make the results of a request independent of the rest of its batch, within a ``with`` block.
@@ -47,9 +68,13 @@ def batch_invariant(enable: bool = True) -> Iterator[None]:
     DTypeError, ValueRangeError
         ``enable`` is no flag.
     """
-    global enabled  # noqa: PLW0603 (a launch reads it in a few nanoseconds)
-    before, enabled = enabled, flag("enable", enable)
+    block = _Block(flag("enable", enable))
+    with _lock:
+        _blocks.append(block)
+        _settle()
     try:
         yield
     finally:
-        enabled = before
+        with _lock:
+            _blocks.remove(block)
+            _settle()

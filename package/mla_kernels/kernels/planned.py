@@ -87,7 +87,7 @@ class PlannedKernel(Kernel):
             "batch_invariant": batch_invariant,
         }
         if out is None:
-            out = self._made(seq_lens, stated)
+            out = self._made(seq_lens, stated, stream)
         else:
             self._require_shape(out, stated)
         problem = _problem(out, seq_lens)
@@ -99,7 +99,11 @@ class PlannedKernel(Kernel):
         self._require_own(out, "out")
         for name, value in stated.items():
             check = flag if name == "batch_invariant" else count
-            if value is not None and check(name, value) != getattr(out, name):
+            if value is None or check(name, value) == getattr(out, name):
+                continue
+            if (
+                check is count or value or not invariance.enabled
+            ):  # the switch outdoes False, and then out may be either
                 raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
 
     def _launched(self, problem: dict[str, object]) -> dict[str, object]:
@@ -117,7 +121,11 @@ class PlannedKernel(Kernel):
             self._ragged = self._bind(limits=_ragged(self._limits))
         return self._ragged
 
-    def _made(self, seq_lens: Tensor, stated: dict[str, Any]) -> Plan:
+    def workspace_size(self, **problem: object) -> int:
+        """As of every kernel; the switch ``mla_kernels.batch_invariant`` counts as ``batch_invariant=True``."""
+        return super().workspace_size(**problem | ({"batch_invariant": True} if invariance.enabled else {}))
+
+    def _made(self, seq_lens: Tensor, stated: dict[str, Any], stream: int | None) -> Plan:
         """A plan whose buffer nothing has written yet."""
         fixed = self.config.get("q_len")
         if _is_ragged(stated["max_q_len"]) and fixed not in {None, stated["q_len"]}:
@@ -132,7 +140,7 @@ class PlannedKernel(Kernel):
         _, device = device_of("seq_lens", seq_lens)
         shape = {**_extents(**asked), "device": device}
         size = self._native_for(shape).plan_size(shape)
-        return Plan(empty("out", seq_lens, (size,), "uint8"), self.variant.name, **asked)
+        return Plan(empty("out", seq_lens, (size,), "uint8", stream), self.variant.name, **asked)
 
     def _launch_of(self, plan: object) -> Any:
         """The launch that takes only what ``plan`` was made for; it is remembered."""

@@ -11,6 +11,8 @@ import pytest
 import torch
 from mla_kernels import tensors
 from mla_kernels.api import torch_ops
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.runtime.small_decode import SCALE
 
@@ -242,6 +244,22 @@ def samples(problem) -> dict:
         "gather_kv": (kv_cache, None, indices(9), None, None, 1.0),
         "to_global_indices": (torch.arange(3).int(), block_table, indices(3, 5, end=60), 16),
     }
+
+
+def test_what_make_fx_records_is_the_op(problem):
+    """Not the memory of its outputs, which nothing would write in the graph."""
+    q, kv_cache, block_table, seq_lens = vars(problem).values()
+    graph = make_fx(lambda q: mla.decode(q, kv_cache, block_table, seq_lens, softmax_scale=SCALE)[0])(q)
+    assert "mla_kernels.decode" in graph.code
+    assert torch.equal(graph(q), mla.decode(q, kv_cache, block_table, seq_lens, softmax_scale=SCALE)[0])
+
+
+def test_the_output_of_e4m3_queries_is_known_before_a_launch(problem):
+    given = samples(problem)["decode"]
+    with FakeTensorMode() as mode:
+        arguments = [mode.from_tensor(each) if torch.is_tensor(each) else each for each in given]
+        arguments[0], arguments[2] = (arguments[at].to(torch.float8_e4m3fn) for at in (0, 2))
+        assert OPS.decode(*arguments)[0].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize(

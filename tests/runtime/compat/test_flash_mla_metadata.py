@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels.compat.flash_mla import FlashMLASchedMeta, flash_mla_with_kvcache, get_mla_metadata
@@ -47,6 +48,37 @@ def test_the_object_is_filled_from_the_lengths_of_the_call():
     problem.compare(*flash_mla_with_kvcache(**problem.given(), tile_scheduler_metadata=meta, num_splits=None))
     with pytest.raises(ValueRangeError, match="each configuration needs its own"):
         flash_mla_with_kvcache(**FlashMla(BF16, lengths=(40,)).given(), tile_scheduler_metadata=meta)
+
+
+@pytest.mark.parametrize("convention", ["object", "tensors"])
+def test_the_switch_of_all_calls_makes_results_batch_invariant(convention):
+    """A plan of the block is one afterwards, too: its number of rows says so."""
+    problem = FlashMla(BF16, lengths=(6000, 40, 17))
+    given = problem.given()
+
+    def results(requests: slice, schedule: tuple[object, object]) -> list[torch.Tensor]:
+        own = {name: given[name][requests] for name in ("q", "block_table", "cache_seqlens")}
+        meta, num_splits = schedule
+        splits = {} if convention == "object" else {"num_splits": num_splits}
+        return list(flash_mla_with_kvcache(**given | own, tile_scheduler_metadata=meta, **splits))
+
+    def scheduled(requests: slice) -> tuple[object, object]:
+        if convention == "object":
+            return get_mla_metadata()
+        return problem.metadata(given["cache_seqlens"][requests])
+
+    whole = slice(0, 3)
+    with mla.batch_invariant():
+        schedule = scheduled(whole)
+        together = results(whole, schedule)
+        for request in range(3):
+            one = slice(request, request + 1)
+            for got, want in zip(results(one, scheduled(one)), together, strict=True):
+                assert torch.equal(got, want[one])
+    for got, want in zip(results(whole, schedule), together, strict=True):
+        assert torch.equal(got, want)
+    usual = results(whole, scheduled(whole))
+    assert not all(torch.equal(got, want) for got, want in zip(usual, together, strict=True))
 
 
 def test_sparse_decode_takes_either():

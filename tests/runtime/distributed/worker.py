@@ -9,6 +9,7 @@ import os
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import mla_kernels as mla
@@ -16,7 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from mla_kernels.distributed import ContextParallel, agreement, context_parallel
-from mla_kernels.errors import GroupError, ShapeError, ValueRangeError
+from mla_kernels.errors import GroupError, InvalidArgumentError, ShapeError, ValueRangeError
 
 from tests.runtime.distributed.stand_in import allocator_of_processes
 
@@ -137,6 +138,18 @@ def choices(rank: int, world_size: int) -> None:
         ContextParallel(interleave=1, exchange="nccl")
     with pytest.raises(ValueRangeError, match="timeout"):
         ContextParallel(interleave=1, timeout=timedelta())
+    for interleave in (0, 1.5, "3"):
+        with pytest.raises(InvalidArgumentError, match="interleave"):
+            ContextParallel(interleave=interleave)  # type: ignore[arg-type]
+    cache = {
+        "kv_cache": torch.ones(1, PAGE, 576),
+        "block_table": torch.zeros(1, 1).int(),
+        "seq_lens": torch.ones(1).int(),
+    }
+    step = partial(ContextParallel(interleave=1).step, **cache)
+    for q in (torch.ones(1, 1, 4, 100), torch.ones(1, 4, 576), (torch.ones(1, 1, 4, 512), torch.ones(1, 1, 4, 64))):
+        with pytest.raises(InvalidArgumentError, match=r"^q: got"):
+            step(q)
     for obstacle, failure in ((0, -1), (-1, world_size - 1), (-1, -1)):
         own_obstacle, own_failure = ("wall" if rank == blocked else None for blocked in (obstacle, failure))
         with pytest.MonkeyPatch.context() as patch:

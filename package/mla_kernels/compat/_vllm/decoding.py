@@ -271,7 +271,7 @@ class Decoding:
             token_seq_lens=decode.token_seq_lens,
             plan=decode.plan,
             softmax_scale=self.scale,
-            q_scale=layer._q_scale_float if quantised and not isinstance(q, tuple) else 1.0,
+            q_scale=layer._q_scale_float if not isinstance(q, tuple) and q.dtype == torch.float8_e4m3fn else 1.0,
             kv_scale=layer._k_scale_float if quantised else 1.0,
             causal=attn_metadata.causal,
             out=out.view(*shape),

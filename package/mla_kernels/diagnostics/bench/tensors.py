@@ -38,7 +38,8 @@ class Tensors:
         generator = seeded(device)
         self.q = torch.randn(*shape, cell.d_qk, dtype=dtype, device=device, generator=generator)
         self.out = torch.empty(*shape, cell.form.d_v, dtype=dtype, device=device)
-        self.lse = torch.empty(count, cell.batch, cell.num_heads, cell.q_len, device=device)
+        per_head = count, cell.batch, cell.num_heads, cell.q_len
+        self.lse = torch.empty(per_head, dtype=torch.float32, device=device)
         self.seq_lens = torch.tensor(cell.seq_lens, dtype=torch.int32, device=device)
         self.block_table = _tables(self.seq_lens, cell.page_size, count, generator)
         num_pages = count * int(_pages(self.seq_lens, cell.page_size).sum())

@@ -9,6 +9,7 @@ import importlib
 import inspect
 from typing import Any
 
+import mla_kernels as mla
 import pytest
 import torch
 
@@ -172,6 +173,18 @@ def test_deterministic_inference_plans_each_request_by_itself(sglang, asked):
     backend = backend_of(runner)
     backend.init_forward_metadata(Requests(sglang, runner, [37, 200]).batch)
     assert backend.forward_metadata.plan.batch_invariant is asked
+
+
+def test_the_switch_of_all_calls_makes_steps_batch_invariant(sglang):
+    """Though SGLang does not ask for it: plans are made, and refreshed."""
+    runner = runner_of(sglang)
+    backend = backend_of(runner)
+    with mla.batch_invariant():
+        for lengths in ([70, 2], [37, 200]):
+            requests = Requests(sglang, runner, lengths)
+            backend.init_forward_metadata(requests.batch)
+            assert backend.forward_metadata.plan.batch_invariant
+            close(forward(sglang, backend, requests), requests.expected())
 
 
 def test_prefill_is_left_to_the_class_beneath(sglang):

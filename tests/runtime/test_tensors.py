@@ -1,0 +1,80 @@
+"""Where tensors that a call allocates come from, on a machine without a GPU."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+import mla_kernels as mla
+import pytest
+import torch
+from mla_kernels import tensors
+from mla_kernels.kernels import ops, planned
+
+from tests.runtime.small_decode import SCALE
+
+STREAM = 0x5EED
+
+
+class OnCuda(torch.Tensor):
+    """A tensor that says that it is on a GPU."""
+
+    is_cuda = True  # type: ignore[assignment]
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+
+@pytest.fixture
+def streams(monkeypatch) -> list[Any]:
+    """Of each allocation, the address of the stream of torch that it was made for."""
+    current: list[Any] = [None]
+    seen: list[Any] = []
+    new_empty = torch.Tensor.new_empty
+
+    @contextmanager
+    def stream(address):
+        current.append(address)
+        yield
+        current.pop()
+
+    def watched(self, *args, **kwargs):
+        seen.append(current[-1])
+        return new_empty(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda address, device: address)
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(torch.Tensor, "new_empty", watched)
+    return seen
+
+
+@pytest.mark.parametrize("stream", [None, STREAM])
+def test_memory_is_of_the_stream_that_works_on_it(streams, stream):
+    """Otherwise torch gives it to what is enqueued next on another stream."""
+    tensors.empty("out", torch.ones(2).as_subclass(OnCuda), (3,), "bf16", stream)
+    assert streams == [stream]
+
+
+@pytest.mark.parametrize("stream", ["7", -1, 1 << 64, True, torch.ones(1)])
+def test_what_is_no_address_is_left_to_the_launch(streams, stream):
+    tensors.empty("out", torch.ones(2).as_subclass(OnCuda), (3,), "bf16", stream)
+    assert streams == [None]
+
+
+def test_the_host_has_no_streams(streams):
+    tensors.empty("out", torch.ones(2), (3,), "bf16", STREAM)
+    assert streams == [None]
+
+
+@pytest.mark.parametrize("more", [{}, {"max_splits": 4}])
+def test_every_allocation_of_a_call_is_told_the_stream(monkeypatch, more):
+    told: list[tuple[str, object]] = []
+
+    def watched(argument, like, shape, dtype, stream=None):
+        told.append((argument, stream))
+        return tensors.empty(argument, like, shape, dtype, stream)
+
+    for module in (ops, planned):
+        monkeypatch.setattr(module, "empty", watched)
+    q, cache = torch.ones(2, 1, 4, 576), torch.ones(2, 640, 576)
+    mla.decode(q, cache, seq_lens=torch.tensor([640, 9]).int(), softmax_scale=SCALE, stream=STREAM, **more)
+    assert {"out", "lse"} < {name for name, _ in told}
+    assert {stream for _, stream in told} == {STREAM}
