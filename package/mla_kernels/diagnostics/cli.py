@@ -14,6 +14,7 @@ import mla_kernels
 from mla_kernels._types import DTYPES
 from mla_kernels.diagnostics import info, tables
 from mla_kernels.diagnostics.bench import command as bench
+from mla_kernels.diagnostics.bench.problems import require_positive
 from mla_kernels.diagnostics.recording import command as replay
 from mla_kernels.errors import MlaError, ValueRangeError
 from mla_kernels.models import EVERY, Model, model, models
@@ -169,6 +170,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _models(options: argparse.Namespace) -> int:
+    require_positive(tensor_parallel=options.tensor_parallel)
     if options.name:
         return _model(model(options.name), options)
     served = {
@@ -189,8 +191,16 @@ def _models(options: argparse.Namespace) -> int:
         }
         for each, archs in served.items()
     ]
-    tables.table(f"{len(rows)} models; {PROGRAM} models MODEL tells more of one", rows)
+    tables.table(f"{_counted(len(rows), options.tensor_parallel)}; {PROGRAM} models MODEL tells more of one", rows)
     return 0
+
+
+def _counted(shown: int, degree: int) -> str:
+    """How many models are shown, and of how many where heads are the reason."""
+    known = len(models())
+    if shown == known:
+        return f"{known} models"
+    return f"{shown} of {known} models {'has' if shown == 1 else 'have'} heads that {degree} divides"
 
 
 def _model(each: Model, options: argparse.Namespace) -> int:

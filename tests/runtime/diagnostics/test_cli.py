@@ -14,7 +14,7 @@ import mla_kernels as mla
 import pytest
 from mla_kernels.diagnostics import cli
 from mla_kernels.diagnostics.cli import main
-from mla_kernels.models import model
+from mla_kernels.models import model, models
 
 from tests.runtime.site import sm90_registry
 
@@ -70,6 +70,8 @@ def test_explain(run):
         (("explain", "op=encode"), "op: got 'encode'; accepts decode"),
         (("models", "GPT-2"), "ValueRangeError: model: got 'GPT-2'; accepts DeepSeek-V2-Lite, "),
         (("models", "--arch=sm90a"), "arch: got 'sm90a'; accepts cpu, whose payloads are installed"),
+        (("models", "--tp=0"), "tensor-parallel: got 0; accepts integers from 1"),
+        (("models", "DeepSeek-R1", "--tp=0"), "tensor-parallel: got 0; accepts integers from 1"),
         (("models", "GLM-4.7-Flash", "--tensor-parallel=8"), "tensor_parallel: got 8; accepts a divisor of 20"),
         (("bench", "--arch=cpu", "--dtypes", "int8"), "dtypes: got 'int8'"),
         (("bench", "--arch=cpu", "--repeats=0"), "repeats: got 0; accepts integers from 1"),
@@ -195,6 +197,18 @@ def test_models(run):
     served = {each["name"]: each["served_by"] for each in json.loads(run("models", "--json")[1])}
     assert (served["Kimi-K2"], served["DeepSeek-V4-Flash"], served["A.X-K2"]) == (["cpu"], ["cpu"], [])
     assert "GLM-4.7-Flash" not in run("models", "--tensor-parallel=8")[1]
+
+
+@pytest.mark.parametrize(
+    ("degree", "title"),
+    [
+        (1, f"{len(models())} models"),
+        (3, f"1 of {len(models())} models has heads that 3 divides"),
+        (16, f"{sum(each.heads % 16 == 0 for each in models())} of {len(models())} models have heads that 16 divides"),
+    ],
+)
+def test_models_whose_heads_cannot_be_shared_are_counted(run, degree, title):
+    assert run("models", f"--tp={degree}")[1].startswith(f"{title}; mla-kernels models MODEL")
 
 
 def test_one_model(run):
