@@ -94,8 +94,15 @@ def _config(pairs: Sequence[str]) -> dict[str, object]:
         field, equals, value = pair.partition("=")
         if not equals:
             raise ValueRangeError("config", repr(pair), "field=value, such as op=decode")
-        config[field] = int(value) if value.isdecimal() else value
+        config[field] = _integer(field, value) if value.isdecimal() else value
     return config
+
+
+def _integer(field: str, digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError as error:
+        raise ValueRangeError(field, f"an integer of {len(digits)} digits", "one of fewer digits") from error
 
 
 def _info(options: argparse.Namespace) -> int:

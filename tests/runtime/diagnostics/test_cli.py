@@ -72,6 +72,7 @@ def test_explain(run):
         (("models", "--arch=sm90a"), "arch: got 'sm90a'; accepts cpu, whose payloads are installed"),
         (("models", "--tp=0"), "tensor-parallel: got 0; accepts integers from 1"),
         (("models", "DeepSeek-R1", "--tp=0"), "tensor-parallel: got 0; accepts integers from 1"),
+        (("explain", f"page_size={'9' * 5000}"), "page_size: got an integer of 5000 digits; accepts one of fewer"),
         (("models", "GLM-4.7-Flash", "--tensor-parallel=8"), "tensor_parallel: got 8; accepts a divisor of 20"),
         (("bench", "--arch=cpu", "--dtypes", "int8"), "dtypes: got 'int8'"),
         (("bench", "--arch=cpu", "--repeats=0"), "repeats: got 0; accepts integers from 1"),
