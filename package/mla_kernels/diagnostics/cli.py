@@ -29,7 +29,7 @@ SHELLS = ("bash", "zsh")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, or 1 with a message for an error."""
-    options = _parser().parse_args(arguments)
+    options = _parsed(arguments)
     return status_of(options.run, options)
 
 
@@ -49,6 +49,17 @@ def status_of(run: Callable[[argparse.Namespace], int], options: argparse.Namesp
     return status
 
 
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a command; argparse leaves over the fields of a config that follow an option."""
+    options, left = _parser().parse_known_args(arguments)
+    fields = [each for each in left if hasattr(options, "config") and not each.startswith("-")]
+    if unknown := [each for each in left if each not in fields]:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if fields:
+        options.config += fields
+    return options
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
@@ -57,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, description=text)
         added.add_argument("--json", action="store_true", help="print JSON instead of text")
-        added.set_defaults(run=run)
+        added.set_defaults(run=run, parser=added)
         return added
 
     command("info", _info, "print versions, devices, payloads and environment variables, as a bug report needs them")
@@ -84,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_options(command("replay", replay.run, text))
     completion = commands.add_parser("completion", help="print a completion script for a shell")
     completion.add_argument("shell", choices=SHELLS)
-    completion.set_defaults(run=_completion)
+    completion.set_defaults(run=_completion, parser=completion)
     return parser
 
 

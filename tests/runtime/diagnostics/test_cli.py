@@ -88,6 +88,32 @@ def test_errors_are_one_line_and_status_1(run, arguments, part):
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("fields", [("op=decode", "--json", "kv_dtype=e4m3"), ("--json", "op=decode", "kv_dtype=e4m3")])
+def test_an_option_may_stand_between_fields(run, fields):
+    status, out, _ = run("list", *fields, "page_size=64")
+    assert status == 0
+    assert [row["name"] for row in json.loads(out)] == [
+        variant.name for variant in mla.variants(op="decode", kv_dtype="e4m3")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unknown"),
+    [
+        (("list", "num_heads=16", "--json", "op=decode", "--fast"), "--fast"),
+        (("info", "op=decode"), "op=decode"),
+        (("completion", "bash", "zsh"), "zsh"),
+    ],
+)
+def test_what_a_command_does_not_take(run, capsys, arguments, unknown):
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith(f"usage: mla-kernels {arguments[0]} ")
+    assert said.endswith(f"mla-kernels {arguments[0]}: error: unrecognized arguments: {unknown}\n")
+
+
 def test_a_model_that_is_not_served_says_why(run, monkeypatch):
     status, out, _ = run("models", "A.X-K2", "--tp=4")
     assert status == 0
