@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 
 from mla_kernels._models import MODELS
@@ -144,9 +145,12 @@ def model(name: str) -> Model:
     Raises
     ------
     ValueRangeError
-        The matrix has no such model; the message lists those it has.
+        The matrix has no such model; the message names the closest.
     """
-    for each in models():
-        if name.lower() in (known.lower() for known in (each.name, *each.also)):
-            return each
-    raise ValueRangeError("model", repr(name), ", ".join(each.name for each in models()))
+    wanted = name.lower()
+    named = {known.lower(): (known, each) for each in models() for known in (each.name, *each.also)}
+    if wanted in named:
+        return named[wanted][1]
+    close = [*get_close_matches(wanted, named), *(known for known in named if wanted in known or known in wanted)]
+    told = [named[known][0] for known in dict.fromkeys(close or [*named][:3])]
+    raise ValueRangeError("model", repr(name), f"{', '.join(told)}, or another that `mla-kernels models` lists")

@@ -114,6 +114,19 @@ def test_what_a_command_does_not_take(run, capsys, arguments, unknown):
     assert said.endswith(f"mla-kernels {arguments[0]}: error: unrecognized arguments: {unknown}\n")
 
 
+def test_an_unknown_model_is_told_the_closest(run):
+    for name, closest in (
+        ("DeepSeek", {"DeepSeek-R1", "DeepSeek-V3.2"}),
+        ("kimi-k25", {"Kimi-K2.5"}),
+        ("zai-org/GLM-5.1", {"GLM-5.1"}),
+    ):
+        *told, rest = run("models", name)[2].split("accepts ")[1].strip().split(", ")
+        assert rest == "or another that `mla-kernels models` lists"
+        assert closest <= {*told}
+        assert len(told) < len(models()) / 2
+        assert all(map(model, told))
+
+
 def test_a_model_that_is_not_served_says_why(run, monkeypatch):
     status, out, _ = run("models", "A.X-K2", "--tp=4")
     assert status == 0
