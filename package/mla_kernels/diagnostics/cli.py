@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     command("info", _info, "print versions, devices, payloads and environment variables, as a bug report needs them")
-    command("doctor", _doctor, "check files, driver and payloads, and launch each payload once; status 1 for a fault")
+    command("doctor", _doctor, "check files and driver, and launch each payload on its devices; status 1 for a fault")
     for added in (
         command("list", _list, "list the variants that serve a partial config; status 1 if none does"),
         command("explain", _explain, "say why a variant serves a config, or why none does; status 1 if none does"),

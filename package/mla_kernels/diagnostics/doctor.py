@@ -12,7 +12,8 @@ from mla_kernels import _launcher
 from mla_kernels.devices import machine
 from mla_kernels.devices.driver import driver
 from mla_kernels.diagnostics import smoke_test
-from mla_kernels.errors import PayloadError
+from mla_kernels.diagnostics.memory import lacks_memory
+from mla_kernels.errors import InvalidArgumentError, PayloadError
 from mla_kernels.payloads.discovery import Payload, Payloads, Source, folder_of, gather, sources
 from mla_kernels.payloads.distributions import CORE, Installed, clash, installed, owner, reinstall
 from mla_kernels.payloads.json_fields import BROKEN
@@ -53,7 +54,7 @@ def examine() -> tuple[Check, ...]:
         *(check for check, _ in files),
         _driver(named, used),
         *_loaded(used, unsound),
-        *(_launched(payload, used) for payload in used.found.values()),
+        *(check for payload in used.found.values() for check in _launched(payload, used)),
     )
 
 
@@ -153,20 +154,35 @@ def _loaded(used: Payloads, unsound: Sequence[Source]) -> Iterator[Check]:
         yield Check(f"payload {source.name}", "not run", "not loaded, because its files differ from what was built")
 
 
-def _launched(payload: Payload, used: Payloads) -> Check:
-    """Launch one token where a device here runs the payload; whatever the launch raises is a fault."""
+def _launched(payload: Payload, used: Payloads) -> Iterator[Check]:
+    """Launch on each device here that runs the payload."""
     name = f"launch of {payload.name}"
-    ordinal = None
     arch = used.arch(payload.registry.arch)
-    if arch is not None and arch.device != machine.HOST:
-        gpu, why = machine.runner(arch, used.archs), machine.obstacle(arch, used.archs)
-        if gpu is None or why:
-            return Check(name, "not run", str(why))
-        ordinal = gpu.ordinal
+    if arch is None or arch.device == machine.HOST:
+        yield _launch(name, payload, None)
+    elif why := machine.obstacle(arch, used.archs):
+        yield Check(name, "not run", why)
+    else:
+        able = [gpu for gpu in machine.gpus([arch]) if gpu.arch]
+        for gpu in able:
+            yield _launch(f"{name} on cuda:{gpu.ordinal}" if len(able) > 1 else name, payload, gpu.ordinal)
+
+
+def _launch(name: str, payload: Payload, ordinal: int | None) -> Check:
+    """Launch one token on a device; whatever the launch raises is a fault."""
     try:
         return Check(name, "ok", smoke_test.launch(payload, ordinal))
     except smoke_test.NotRunError as error:
         return Check(name, "not run", str(error))
     except Exception as error:
-        why = str(error) if isinstance(error, smoke_test.WrongResultError) else f"{type(error).__name__}: {error}"
-        return Check(name, "fault", f"{why}; its files are those that were built: please report it")
+        return Check(name, "fault", _fault(error))
+
+
+def _fault(error: Exception) -> str:
+    """What a launch raised, and what to do; an argument that was refused says that itself."""
+    why = str(error) if isinstance(error, smoke_test.WrongResultError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, InvalidArgumentError):
+        return why
+    if lacks_memory(error):
+        return f"{type(error).__name__}: {': '.join(map(str, error.args))}; free memory of the device, and try again"
+    return f"{why}; its files are those that were built: please report it"

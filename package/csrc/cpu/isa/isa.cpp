@@ -82,8 +82,7 @@ Choice choose() {
     if (std::strcmp(isa->name, wanted) == 0) return {isa, {}};
     names += std::string(names.empty() ? "" : ", ") + isa->name;
   }
-  return {&kBaseline, std::string("MLA_KERNELS_CPU_ISA is '") + wanted +
-                          "', but this machine supports: " + names};
+  return {&kBaseline, std::string("'") + wanted + "', which is none of " + names};
 }
 
 const Choice& choice() {

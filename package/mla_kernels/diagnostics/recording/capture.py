@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mla_kernels.diagnostics import tables
+from mla_kernels.diagnostics.memory import lacks_memory
 from mla_kernels.errors import InternalError, MlaError, UnsupportedError, ValueRangeError
 from mla_kernels.kernels.base import Kernel
 from mla_kernels.kernels.ops import KERNELS
@@ -210,7 +211,7 @@ def _recorded(
         launched = True
         contents.after(call, given, result)
     except Exception as error:
-        if launched and contents.lacks_memory(error):
+        if launched and lacks_memory(error):
             recorder.give_back()
             _warn(path, error)
             return result

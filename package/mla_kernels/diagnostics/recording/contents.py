@@ -62,11 +62,6 @@ def after(call: Call, given: dict[str, Any], result: Any) -> None:
         call.outputs[name] = _copied(call, "output", name, value)
 
 
-def lacks_memory(error: Exception) -> bool:
-    """Whether an error says only that there was no room for a copy."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError))
-
-
 def _seen(value: Any) -> Any:
     """A tensor of any framework, or a pair, as torch sees it."""
     if value is None or isinstance(value, Tensor):
