@@ -77,6 +77,8 @@ def test_explain(run):
         (("bench", "--arch=cpu", "--dtypes", "int8"), "dtypes: got 'int8'"),
         (("bench", "--arch=cpu", "--repeats=0"), "repeats: got 0; accepts integers from 1"),
         (("bench", "--arch=cpu", "--suite=h200", "--batch=3"), "batch: got 3; accepts nothing beside --suite"),
+        (("bench", "--arch=cpu", f"--heads={10**11}"), "heads=100000000000 q_len=1 batch=8 seq=4096 page_size=64"),
+        (("bench", "--arch=cpu", f"--seq={10**11}"), "accepts what fits into the memory of device 0"),
         (("bench", "--arch=sm11"), "arch: got 'sm11'; accepts"),
         (("models", "--arch=sm90"), "arch: got 'sm90a'; accepts cpu, whose payloads are installed"),
     ],

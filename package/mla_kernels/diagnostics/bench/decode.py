@@ -13,6 +13,7 @@ from mla_kernels.devices.machine import HOST, Device, devices, obstacle, runner
 from mla_kernels.diagnostics.bench.problems import SCALE, Problem
 from mla_kernels.diagnostics.bench.tensors import Tensors
 from mla_kernels.diagnostics.bench.timing import Call, alternate, replayed
+from mla_kernels.diagnostics.memory import lacks_memory
 from mla_kernels.diagnostics.tables import Progress, Row
 from mla_kernels.errors import DeviceError, PayloadError, ValueRangeError, VariantNotFoundError
 from mla_kernels.kernels.base import Kernel
@@ -32,7 +33,7 @@ def measure(cells: Sequence[Problem], arch: str, repeats: int, progress: Progres
     Raises
     ------
     ValueRangeError, DeviceError, PayloadError
-        There is no such arch, nothing here runs it, or no payload of it is installed.
+        There is no such arch, nothing here runs it, no payload of it is installed, or a cell takes too much memory.
     """
     device = device_of_arch(arch)
     return [_row(cell, arch, device, repeats) for cell in progress(cells, "decode")]
@@ -85,7 +86,13 @@ def _row(cell: Problem, arch: str, device: Device, repeats: int) -> Row:
         kernel = find(cell.config(arch))
     except VariantNotFoundError:
         return {**cell.fields, "us": None, "TFLOP/s": None, "TB/s": None, "variant": NO_VARIANT}
-    seconds = _seconds(kernel, cell, device, repeats)
+    try:
+        seconds = _seconds(kernel, cell, device, repeats)
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error) and "overflow" not in str(error):  # of the size of a tensor
+            raise
+        stated = " ".join(f"{name}={value}" for name, value in cell.fields.items())
+        raise ValueRangeError("cell", stated, f"what fits into the memory of {device}") from error
     rates = {"TFLOP/s": cell.flop / seconds / 1e12, "TB/s": cell.bytes / seconds / 1e12}
     return {**cell.fields, "us": seconds * 1e6, **rates, "variant": kernel.variant.name}
 
