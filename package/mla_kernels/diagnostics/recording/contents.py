@@ -69,7 +69,7 @@ def _seen(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_seen, value))
     if type(value).__module__ == "numpy":
-        return torch.as_tensor(value if value.flags.writeable else value.copy())
+        return torch.as_tensor(value if value.flags.writeable else value.copy(), device="cpu")
     return torch.utils.dlpack.from_dlpack(value)
 
 

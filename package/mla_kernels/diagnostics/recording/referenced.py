@@ -67,7 +67,7 @@ def kept_pages(reference: Reference, pool: Tensor, by: Tensor, lengths: Tensor |
     wanted = present & counted if reference.unit == "page" else present
     kept = torch.unique(page[wanted])
     if not len(kept):
-        kept = torch.arange(min(count, 1))
+        kept = torch.arange(min(count, 1), device="cpu")
     moved = torch.searchsorted(kept, page.clamp(min=0)) * unit + table % unit
     beyond = table + (len(kept) - count) * unit
     result = torch.where(wanted, moved, torch.where(counted & ~present & (table >= 0), beyond, table.clamp(max=-1)))
@@ -80,7 +80,7 @@ def gathered(pool: Tensor, pages: Tensor | None) -> Tensor:
         return pool.detach().to("cpu", copy=True).contiguous()
     bits = pool.detach().view(_BITS[pool.element_size()])
     step = max(1, _CHUNK // max(1, bits[:1].numel() * bits.element_size()))
-    result = torch.empty((len(pages), *pool.shape[1:]), dtype=bits.dtype)
+    result = torch.empty((len(pages), *pool.shape[1:]), dtype=bits.dtype, device="cpu")
     for start in range(0, len(pages), step):
         chunk = pages[start : start + step]
         result[start : start + step] = bits[chunk.to(bits.device)].cpu()
@@ -94,5 +94,5 @@ def _counted(table: Tensor, lengths: Tensor | None, per_entry: int) -> Tensor:
     limit = lengths.cpu().long()
     while limit.dim() < table.dim():
         limit = limit[..., None]
-    position = torch.arange(table.shape[-1])
+    position = torch.arange(table.shape[-1], device="cpu")
     return (position * per_entry < limit).expand(table.shape)

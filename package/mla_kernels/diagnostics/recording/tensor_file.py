@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from mla_kernels.errors import RecordError, UnsupportedError
+from mla_kernels.errors import DeviceError, RecordError, UnsupportedError
 
 DTYPES = {
     "F64": torch.float64,
@@ -48,12 +48,16 @@ def write(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
     ------
     UnsupportedError
         An element type is none of ``DTYPES``.
+    DeviceError
+        A tensor is not of the host.
     """
     header: dict[str, Any] = {_METADATA: dict(metadata)}
     end = 0
     for name, tensor in tensors.items():
         if tensor.dtype not in _NAMES:
             raise UnsupportedError(name, str(tensor.dtype), ", ".join(map(str, _NAMES)))
+        if tensor.device.type != "cpu":
+            raise DeviceError(name, f"a tensor on {tensor.device}", "a tensor of the host (cpu)")
         begin, end = end, end + tensor.numel() * tensor.element_size()
         header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, allow_nan=False).encode()
@@ -163,7 +167,7 @@ def _extents(value: object, most: int) -> bool:
 def _tensor(file: BufferedReader, dtype: str, shape: list[int], size: int) -> torch.Tensor:
     """The next tensor of a file that is known to hold it."""
     if not size:
-        return torch.empty(shape, dtype=DTYPES[dtype])
+        return torch.empty(shape, dtype=DTYPES[dtype], device="cpu")
     memory = bytearray(size)
     if file.readinto(memory) != size:
         raise _FaultError("it was cut off while it was read")

@@ -68,6 +68,21 @@ def test_kernels_from_lookup_plans_and_numpy_are_recorded(tmp_path):
     assert torch.equal(first.outputs["out"], second.outputs["out"])
 
 
+@pytest.mark.parametrize("array", ["torch", "numpy"])
+def test_the_default_device_of_torch_does_not_matter(tmp_path, array):
+    """A recording is made on the host; here the default is a device without memory."""
+    cache, slots = torch.randn(8, 16, 576), torch.arange(5, dtype=torch.int32)
+    small = Decode(torch.float32)
+    kernel = mla.lookup(op="gather_kv", kv_dtype="fp32", out_dtype="fp32", arch="cpu")
+    given = (cache, slots) if array == "torch" else (cache.numpy(), slots.numpy())
+    with torch.device("meta"), record(tmp_path) as files:
+        small.call()
+        kernel.launch(*given)
+    dense, gathered = map(calls.load, files)
+    assert torch.equal(dense.inputs["q"], small.q)
+    assert torch.equal(gathered.outputs["out"], cache.flatten(0, 1)[:5])
+
+
 def test_a_compiled_graph_is_recorded(tmp_path):
     op = torch.ops.mla_kernels.merge_states if hasattr(torch.ops.mla_kernels, "merge_states") else None
     from mla_kernels.api import torch_ops

@@ -12,7 +12,7 @@ from mla_kernels.diagnostics import record
 from mla_kernels.diagnostics.cli import main
 from mla_kernels.diagnostics.recording import call as calls
 from mla_kernels.diagnostics.recording import tensor_file
-from mla_kernels.errors import RecordError, UnsupportedError
+from mla_kernels.errors import DeviceError, RecordError, UnsupportedError
 
 from tests.runtime.diagnostics.recording.every_op import decode, store_kv
 
@@ -66,6 +66,12 @@ def test_the_file_is_of_the_format_safetensors(file):
 def test_a_type_that_the_format_lacks(tmp_path):
     with pytest.raises(UnsupportedError, match=r"x: got torch\.complex64"):
         tensor_file.write(tmp_path / "a", {"x": torch.ones(1, dtype=torch.complex64)}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tensor_that_is_not_of_the_host(tmp_path):
+    with pytest.raises(DeviceError, match=r"x: got a tensor on meta; accepts a tensor of the host"):
+        tensor_file.write(tmp_path / "a", {"x": torch.ones(1, device="meta")}, {})
     assert list(tmp_path.iterdir()) == []
 
 
