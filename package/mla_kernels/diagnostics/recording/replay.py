@@ -18,6 +18,7 @@ from mla_kernels.diagnostics.recording import call as calls
 from mla_kernels.diagnostics.recording.call import Call
 from mla_kernels.diagnostics.recording.verdict import same_bits
 from mla_kernels.errors import UnsupportedError
+from mla_kernels.formats import formats_of_rows, page_bytes
 from mla_kernels.kernels.base import Kernel
 from mla_kernels.kernels.invariance import batch_invariant
 from mla_kernels.kernels.ops import KERNELS
@@ -136,24 +137,45 @@ def _placed(call: Call, kind: str, name: str, value: Any, device: torch.device) 
 
 
 def _strided(tensor: Tensor, strides: list[int] | None) -> Tensor:
-    """A tensor with other strides; with its own where those overlap, or would take much more memory.
+    """A tensor with other strides; where those overlap or would take much more memory, with those of ``_padded``.
 
     A stride of 0 is used where the elements along it are equal.
     """
-    if strides is None or len(strides) != tensor.dim() or not tensor.numel() or min(strides) < 0:
+    if strides is None or not tensor.numel():
         return tensor
-    shape = [1 if stride == 0 else extent for extent, stride in zip(tensor.shape, strides, strict=True)]
-    ends = 1
-    for stride, extent in sorted(zip(strides, shape, strict=True)):
-        if extent > 1 and stride < ends:
-            return tensor
-        ends = max(ends, stride * (extent - 1) + ends)
-    if ends > _MOST_SPREAD * tensor.numel():
-        return tensor
+    if not _usable(tensor, strides):
+        strides = _padded(tensor)
+    shape = _stored(tensor, strides)
     laid = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
     laid.copy_(tensor[tuple(slice(extent) for extent in shape)])
     spread = laid.expand(tensor.shape)
-    return spread if 0 not in strides or same_bits(spread, tensor) else tensor
+    return spread if 0 not in strides or same_bits(spread, tensor) else _strided(tensor, _padded(tensor))
+
+
+def _stored(tensor: Tensor, strides: list[int]) -> list[int]:
+    """The extents that are in memory: one element along a stride of 0."""
+    return [1 if stride == 0 else extent for extent, stride in zip(tensor.shape, strides, strict=True)]
+
+
+def _usable(tensor: Tensor, strides: list[int]) -> bool:
+    """Whether strides leave each element a place of its own, close enough to the others."""
+    if len(strides) != tensor.dim() or min(strides, default=0) < 0:
+        return False
+    ends = 1
+    for stride, extent in sorted(zip(strides, _stored(tensor, strides), strict=True)):
+        if extent > 1 and stride < ends:
+            return False
+        ends = max(ends, stride * (extent - 1) + ends)
+    return ends <= _MOST_SPREAD * tensor.numel()
+
+
+def _padded(tensor: Tensor) -> list[int]:
+    """The strides of a contiguous tensor, but pages of a cache of bytes are padded as its format asks."""
+    strides = list(tensor.stride())
+    if tensor.dtype == torch.uint8 and tensor.dim() == 3:
+        forms = formats_of_rows("uint8", tensor.shape[-1])
+        strides[0] = max((page_bytes(form, tensor.shape[1]) for form in forms), default=strides[0])
+    return strides
 
 
 def _poisoned(value: Any) -> Any:

@@ -20,19 +20,19 @@ UNWRITTEN = "mxfp4_ds_v4"
 """The format that engines write themselves: no kernel stores or gathers it."""
 
 
-def cache_of(form: CacheFormat) -> torch.Tensor:
-    """An empty cache; its pages are padded where the format asks."""
+def cache_of(form: CacheFormat, apart: int = 1) -> torch.Tensor:
+    """An empty cache; its pages are padded where the format asks and lie as many of their sizes ``apart``."""
     if not form.is_bytes:
         return torch.zeros(PAGES, PAGE, form.d_qk, dtype=DTYPES[form.name])
-    pages = torch.zeros(PAGES, page_bytes(form, PAGE), dtype=torch.uint8)
+    pages = torch.zeros(PAGES, apart * page_bytes(form, PAGE), dtype=torch.uint8)
     return pages[:, : PAGE * form.token_bytes].unflatten(1, (PAGE, form.token_bytes))
 
 
-def calls(form: CacheFormat) -> None:
+def calls(form: CacheFormat, apart: int = 1) -> None:
     """Store rows, read them, and attend to some."""
     torch.manual_seed(1)
     own = DTYPES[form.name] if form.name in ("fp32", "fp16") else torch.bfloat16
-    rows, cache = torch.randn(TOKENS, form.d_qk).to(own), cache_of(form)
+    rows, cache = torch.randn(TOKENS, form.d_qk).to(own), cache_of(form, apart)
     rope = rows[:, form.latent :] if form.rope else None
     scale = torch.tensor([0.0137]) if form.name == "e4m3" else None
     kv_scale = 1.0 if scale is None else float(scale)
@@ -46,10 +46,12 @@ def calls(form: CacheFormat) -> None:
     mla.sparse_decode(q, cache, chosen, kv_dtype=form.name, kv_scale=kv_scale, softmax_scale=SCALE)
 
 
+@pytest.mark.parametrize("apart", [1, 9])
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.name}-{form.d_qk}")
-def test_a_format(form, tmp_path, capsys):
+def test_a_format(form, apart, tmp_path, capsys):
+    """Also of pages so far apart that a replay brings them together."""
     with record(tmp_path) as files:
-        calls(form)
+        calls(form, apart)
     assert len(files) == (1 if form.name == UNWRITTEN else 3)
     assert main(["replay", "--json", *map(str, files)]) == 0
     for told in json.loads(capsys.readouterr().out):
