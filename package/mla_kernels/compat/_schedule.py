@@ -159,8 +159,10 @@ def plan_in(scheduled: object, num_splits: object, kernel: Kernel, shape: Shape,
     """
     batch, q_len, num_heads = shape
     what = f"{batch} requests of {q_len * num_heads} query rows a KV head"
-    invariant = isinstance(scheduled, torch.Tensor) and len(scheduled) % 2 == 1
-    require_tensors(scheduled, num_splits, _parts(kernel, shape, device_of("q", q)[1], invariant), batch, what, q)
+    device, rows = device_of("q", q)[1], getattr(scheduled, "shape", (0,))[:1]
+    invariant = rows == (_parts(kernel, shape, device, True),)
+    parts = _parts(kernel, shape, device, invariant)
+    require_tensors(scheduled, num_splits, parts, batch, what, q)
     if isinstance(scheduled, TileSchedulerMetadata):
         scheduled = scheduled.as_subclass(torch.Tensor)  # a launch reads a plain tensor faster
     return _plan(scheduled, kernel, shape, invariant)
