@@ -218,7 +218,9 @@ def _on(stream: object, like: Tensor) -> AbstractContextManager[object]:
     if not like.is_cuda:
         return nullcontext()
     cuda = sys.modules["torch"].cuda
-    return cuda.stream(cuda.ExternalStream(stream, like.device))  # type: ignore[no-any-return]
+    # Of address 0, ExternalStream would make a stream that is not the default one.
+    external = cuda.ExternalStream(stream, like.device) if stream else cuda.default_stream(like.device)
+    return cuda.stream(external)  # type: ignore[no-any-return]
 
 
 def widened(lengths: Tensor, like: Tensor, axis: int) -> Tensor:

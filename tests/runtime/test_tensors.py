@@ -40,13 +40,14 @@ def streams(monkeypatch) -> list[Any]:
         seen.append(current[-1])
         return new_empty(self, *args, **kwargs)
 
-    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda address, device: address)
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda address, device: address or pytest.fail("another stream"))
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "stream", stream)
     monkeypatch.setattr(torch.Tensor, "new_empty", watched)
     return seen
 
 
-@pytest.mark.parametrize("stream", [None, STREAM])
+@pytest.mark.parametrize("stream", [None, 0, STREAM])
 def test_memory_is_of_the_stream_that_works_on_it(streams, stream):
     """Otherwise torch gives it to what is enqueued next on another stream."""
     tensors.empty("out", torch.ones(2).as_subclass(OnCuda), (3,), "bf16", stream)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mla_kernels as mla
 import pytest
+import torch
 
 from tests.gpu.support.cases import EVERY, case
 from tests.gpu.support.launches import check_devices, check_graph, check_streams
@@ -32,3 +34,21 @@ def test_streams(arch: str, op: str, types: tuple[str, ...]) -> None:
 )
 def test_devices(arch: str, op: str, types: tuple[str, ...]) -> None:
     check_devices(lambda device: case(arch, op, types, device))
+
+
+@pytest.mark.usefixtures("arch")
+@pytest.mark.parametrize("default", [True, False])
+def test_memory_is_of_the_stream_that_is_given(default: bool) -> None:
+    """What another stream still reads is not given to a launch."""
+    rows = 1 << 16
+    cache, indices = torch.zeros(1, 64, 576).bfloat16().cuda(), torch.zeros(rows, dtype=torch.int32).cuda()
+    reader, writer = (torch.cuda.Stream(), torch.cuda.default_stream()) if default else (None, torch.cuda.Stream())
+    with torch.cuda.stream(reader):
+        read = torch.ones(rows, 576).bfloat16().cuda()
+        torch.cuda.synchronize()
+        torch.cuda._sleep(100_000_000)
+        copy = read.clone()
+        del read
+        mla.gather_kv(cache, indices, stream=writer.cuda_stream)
+        torch.cuda.synchronize()
+    assert (copy == 1).all()
