@@ -13,7 +13,7 @@ _WIDTHS = {"latent": "d_latent", "rope": "d_rope"}
 _COMMON = {
     "workspace : uint8 tensor, optional": "At least ``kernel.workspace_size(...)`` bytes; allocated unless given.",
     "stream : int, optional": "The address of a CUDA stream; by default the current stream of the framework. It has no"
-    " effect on a CPU.",
+    " effect on a CPU. What the call allocates is memory of that stream, as under ``torch.cuda.stream``.",
     "check : bool": "Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always"
     " does.",
 }

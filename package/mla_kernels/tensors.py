@@ -193,6 +193,8 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str, strea
     torch = sys.modules.get("torch")
     stored = _STORED[dtype]
     if torch is not None and isinstance(like, torch.Tensor):
+        if stream is None:  # as a rule
+            return like.new_empty(shape, dtype=getattr(torch, stored))
         with _on(stream, like):
             return like.new_empty(shape, dtype=getattr(torch, stored))
     if not hasattr(type(like), "__dlpack__"):
@@ -211,15 +213,16 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str, strea
 
 def _on(stream: object, like: Tensor) -> AbstractContextManager[object]:
     """Where a framework allocates for a stream, given by its address; what is no address is refused by the launch."""
-    if type(stream) is not int or not 0 <= stream < 1 << 63:
+    if not isinstance(stream, int) or not 0 <= stream < 1 << 63:
         return nullcontext()
     if _framework(like) == "cupy":
         return sys.modules["cupy"].cuda.ExternalStream(stream)  # type: ignore[no-any-return]
-    if not like.is_cuda:
+    if not getattr(like, "is_cuda", False):
         return nullcontext()
     cuda = sys.modules["torch"].cuda
-    # Of address 0, ExternalStream would make a stream that is not the default one.
-    external = cuda.ExternalStream(stream, like.device) if stream else cuda.default_stream(like.device)
+    # Both are addresses of the default stream; of 0, ExternalStream would make another one, and it fails for 1.
+    named = stream in (0, 1)
+    external = cuda.default_stream(like.device) if named else cuda.ExternalStream(stream, like.device)
     return cuda.stream(external)  # type: ignore[no-any-return]
 
 
@@ -240,8 +243,10 @@ def widened(lengths: Tensor, like: Tensor, axis: int) -> Tensor:
         return lengths
 
 
-def with_rope(rows: Packed, d_qk: int) -> Packed:
+def with_rope(rows: Packed, d_qk: int, stream: int | None = None) -> Packed:
     """Give rows of the latent alone, where a kernel takes ``d_qk`` columns, a rope part of zeros that all share.
+
+    They are written on ``stream``, where the kernel reads them.
 
     What has another width passes as it is.
     """
@@ -250,10 +255,11 @@ def with_rope(rows: Packed, d_qk: int) -> Packed:
         return rows
     shape = (*own[:-1], ROPE)
     try:
-        if hasattr(rows, "new_zeros"):
-            return rows, rows.new_zeros(ROPE).expand(shape)
-        arrays = _arrays(rows)
-        return rows, arrays.broadcast_to(arrays.zeros(ROPE, rows.dtype), shape)
+        with _on(stream, rows):
+            if hasattr(rows, "new_zeros"):
+                return rows, rows.new_zeros(ROPE).expand(shape)
+            arrays = _arrays(rows)
+            return rows, arrays.broadcast_to(arrays.zeros(ROPE, rows.dtype), shape)
     except Exception:  # of a sparse tensor, for example
         return rows
 
@@ -268,11 +274,11 @@ def _framework(tensor: Tensor) -> str:
 
 
 def compiling() -> bool:
-    """Whether ``torch.compile``, ``torch.export`` or ``make_fx`` is tracing the caller."""
+    """Whether ``torch.compile``, ``torch.export``, or ``make_fx`` without ``pre_dispatch``, is tracing the caller."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
-    return bool(torch.compiler.is_compiling()) or (torch._C._len_torch_dispatch_stack() > 0 and _has_proxies())
+    return torch.compiler.is_compiling() or (torch._C._len_torch_dispatch_stack() > 0 and _has_proxies())
 
 
 def _has_proxies() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial, partialmethod
 from typing import Any
 
 import mla_kernels as mla
@@ -28,7 +29,7 @@ def streams(monkeypatch) -> list[Any]:
     """Of each allocation, the address of the stream of torch that it was made for."""
     current: list[Any] = [None]
     seen: list[Any] = []
-    new_empty = torch.Tensor.new_empty
+    made = {name: getattr(torch.Tensor, name) for name in ("new_empty", "new_zeros")}
 
     @contextmanager
     def stream(address):
@@ -36,25 +37,33 @@ def streams(monkeypatch) -> list[Any]:
         yield
         current.pop()
 
-    def watched(self, *args, **kwargs):
+    def watched(name, self, *args, **kwargs):
         seen.append(current[-1])
-        return new_empty(self, *args, **kwargs)
+        return made[name](self, *args, **kwargs)
 
     monkeypatch.setattr(torch.cuda, "ExternalStream", lambda address, device: address or pytest.fail("another stream"))
     monkeypatch.setattr(torch.cuda, "default_stream", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "stream", stream)
-    monkeypatch.setattr(torch.Tensor, "new_empty", watched)
+    for name in made:
+        monkeypatch.setattr(torch.Tensor, name, partialmethod(partial(watched, name)))
     return seen
 
 
-@pytest.mark.parametrize("stream", [None, 0, STREAM])
-def test_memory_is_of_the_stream_that_works_on_it(streams, stream):
-    """Otherwise torch gives it to what is enqueued next on another stream."""
+@pytest.mark.parametrize(("stream", "current"), [(None, None), (0, 0), (1, 0), (True, 0), (STREAM, STREAM)])
+def test_memory_is_of_the_stream_that_works_on_it(streams, stream, current):
+    """Otherwise torch gives it to what is enqueued next on another stream; 0 and 1 are the default stream."""
     tensors.empty("out", torch.ones(2).as_subclass(OnCuda), (3,), "bf16", stream)
-    assert streams == [stream]
+    assert streams == [current]
 
 
-@pytest.mark.parametrize("stream", ["7", -1, 1 << 64, True, torch.ones(1)])
+def test_a_rope_part_of_zeros_is_written_on_the_stream(streams):
+    rows = torch.ones(3, 512).as_subclass(OnCuda)
+    _, rope = tensors.with_rope(rows, 576, STREAM)
+    assert (rope == 0).all()
+    assert streams == [STREAM]
+
+
+@pytest.mark.parametrize("stream", ["7", -1, 1 << 64, torch.ones(1)])
 def test_what_is_no_address_is_left_to_the_launch(streams, stream):
     tensors.empty("out", torch.ones(2).as_subclass(OnCuda), (3,), "bf16", stream)
     assert streams == [None]

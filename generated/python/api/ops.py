@@ -93,7 +93,8 @@ def decode(
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
-        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU. What
+        the call allocates is memory of that stream, as under ``torch.cuda.stream``.
     check : bool
         Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
@@ -233,7 +234,8 @@ def sparse_decode(
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
-        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU. What
+        the call allocates is memory of that stream, as under ``torch.cuda.stream``.
     check : bool
         Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
@@ -357,7 +359,8 @@ def sparse_prefill(
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
-        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU. What
+        the call allocates is memory of that stream, as under ``torch.cuda.stream``.
     check : bool
         Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
@@ -446,7 +449,8 @@ def merge_states(
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
-        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU. What
+        the call allocates is memory of that stream, as under ``torch.cuda.stream``.
     check : bool
         Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
@@ -522,7 +526,8 @@ def store_kv(
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
-        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU. What
+        the call allocates is memory of that stream, as under ``torch.cuda.stream``.
     check : bool
         Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
     """
@@ -589,7 +594,8 @@ def gather_kv(
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
-        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU. What
+        the call allocates is memory of that stream, as under ``torch.cuda.stream``.
     check : bool
         Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 
@@ -651,7 +657,8 @@ def to_global_indices(
     workspace : uint8 tensor, optional
         At least ``kernel.workspace_size(...)`` bytes; allocated unless given.
     stream : int, optional
-        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU.
+        The address of a CUDA stream; by default the current stream of the framework. It has no effect on a CPU. What
+        the call allocates is memory of that stream, as under ``torch.cuda.stream``.
     check : bool
         Read the device's lengths, indices and slots before the launch, and refuse bad ones. A CPU always does.
 

@@ -267,9 +267,9 @@ class SparsePrefillKernel(Kernel):
                 max_logits = empty("max_logits", first(q), (q_len, num_heads), "fp32", stream)
             if lse is None:
                 lse = empty("lse", first(q), (q_len, num_heads), "fp32", stream)
-        q = with_rope(q, self._d_qk)
-        kv = with_rope(kv, self._d_qk)
-        extra_kv = with_rope(extra_kv, self._d_qk)
+        q = with_rope(q, self._d_qk, stream)
+        kv = with_rope(kv, self._d_qk, stream)
+        extra_kv = with_rope(extra_kv, self._d_qk, stream)
         if check is not False and flag("check", check):
             self.can_run(
                 q=q,

@@ -183,7 +183,8 @@ def _dtype(output: Output, arguments: dict[str, Any], like: torch.Tensor) -> tor
         cache = arguments["kv_cache"]
         asked = selection.gather_kv(cache, None, arguments["kv_dtype"], asked)["out_dtype"]
     own = element_name(like.dtype)
-    return _TORCH[asked or INSTEAD["out_dtype"].get(own, own)]
+    stated = asked or INSTEAD["out_dtype"].get(own)
+    return _TORCH[stated] if stated else like.dtype  # of a type that no kernel takes, the launch refuses the argument
 
 
 def _register() -> None:

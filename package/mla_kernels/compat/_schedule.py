@@ -159,9 +159,12 @@ def plan_in(scheduled: object, num_splits: object, kernel: Kernel, shape: Shape,
     """
     batch, q_len, num_heads = shape
     what = f"{batch} requests of {q_len * num_heads} query rows a KV head"
-    device, rows = device_of("q", q)[1], getattr(scheduled, "shape", (0,))[:1]
-    invariant = rows == (_parts(kernel, shape, device, True),)
-    parts = _parts(kernel, shape, device, invariant)
+    device = device_of("q", q)[1]
+    parts, invariant = _parts(kernel, shape, device, False), False
+    if isinstance(scheduled, torch.Tensor) and scheduled.ndim and scheduled.shape[0] != parts:
+        more = _parts(kernel, shape, device, True)
+        if scheduled.shape[0] == more:
+            parts, invariant = more, True
     require_tensors(scheduled, num_splits, parts, batch, what, q)
     if isinstance(scheduled, TileSchedulerMetadata):
         scheduled = scheduled.as_subclass(torch.Tensor)  # a launch reads a plain tensor faster

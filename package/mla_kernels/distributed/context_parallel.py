@@ -173,6 +173,7 @@ class ContextParallel:
         """
         batch, q_len, num_heads, d_qk = _extents(q)
         self._require_agreement((batch, q_len, num_heads, d_qk, _number(q.dtype), self.interleave), q.device)
+        _require_served(d_qk)  # now that no rank waits for another
         # The tokens of a step that a query token does not see are on different ranks, which no causal mask can say.
         seen = seq_lens[:, None] + torch.arange(1 - q_len, 1, dtype=torch.int32, device=seq_lens.device)
         token_lengths = self._own(seen.clamp_(min=0)) if q_len > 1 else None
@@ -227,6 +228,7 @@ class ContextParallel:
             A rank is lost or did not answer in time, and the exchange is by collectives.
         """
         batch, q_len, num_heads, d_qk = _extents(q)
+        _require_served(d_qk)
         d_v = D_V[d_qk]
         if (batch, q_len) != (len(step.lengths), step.q_len):
             requests = f"{len(step.lengths)} requests with {step.q_len} tokens each, as the step has"
@@ -291,10 +293,12 @@ class ContextParallel:
 
 def _extents(q: torch.Tensor) -> tuple[int, ...]:
     """Batch, ``q_len``, heads and columns; queries are one tensor here."""
-    found = extents("q", q, "batch", "q_len", "num_heads", "d_qk")
-    if found[-1] not in D_V:
-        raise ShapeError("q", f"{found[-1]} columns", " or ".join(map(str, D_V)))
-    return found
+    return extents("q", q, "batch", "q_len", "num_heads", "d_qk")
+
+
+def _require_served(d_qk: int) -> None:
+    if d_qk not in D_V:
+        raise ShapeError("q", f"{d_qk} columns", " or ".join(map(str, D_V)))
 
 
 def _number(dtype: torch.dtype) -> int:

@@ -126,7 +126,7 @@ class Kernel:
         int
             It depends on shapes, ``max_splits``, ``batch_invariant`` and the device only, never on lengths.
         """
-        problem = self._launched(problem)
+        problem = self._sized(problem)
         return self._native_for(problem).plan_size(problem)
 
     def workspace_size(self, **problem: object) -> int:
@@ -136,13 +136,14 @@ class Kernel:
         ----------
         **problem
             Arguments of the call by name, or the dimensions that they would have: ``q=q`` or ``batch=8, q_len=1``.
+            ``batch_invariant`` is by default what ``mla_kernels.batch_invariant`` says.
 
         Returns
         -------
         int
             It depends on shapes, ``max_splits`` and ``batch_invariant`` only, never on lengths.
         """
-        problem = self._launched(problem)
+        problem = self._sized(problem)
         return self._native_for(problem).workspace_size(problem)
 
     def can_run(self, **problem: object) -> None:
@@ -174,6 +175,10 @@ class Kernel:
     def _native_for(self, problem: Mapping[str, object]) -> _launcher.Kernel:
         """The launcher's kernel whose limits are those of such a problem."""
         return self._native
+
+    def _sized(self, problem: dict[str, object]) -> dict[str, object]:
+        """The arguments of a call whose sizes are asked for."""
+        return self._launched(problem)
 
     def _launched(self, problem: dict[str, object]) -> dict[str, object]:
         """The arguments of a call as its launch has them."""

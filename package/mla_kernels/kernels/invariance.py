@@ -55,9 +55,10 @@ def _settle() -> None:
 def batch_invariant(enable: bool = True) -> Iterator[None]:
     """Make the results of a request independent of the rest of its batch, within a ``with`` block.
 
-    Plans that are made in the block are batch-invariant, as with ``batch_invariant=True``, and sparse ops do not split
-    a row unless ``max_splits`` says how often. The switch holds for all threads of the process. The environment
-    variable ``MLA_KERNELS_BATCH_INVARIANT=1`` sets it from the start. A plan that was made before keeps its splits.
+    Plans that are made in the block are batch-invariant, as with ``batch_invariant=True``, and sparse ops do not
+    split a row unless ``max_splits`` says how often. The switch holds for all threads of the process: of several
+    blocks, the one that was entered last decides. The environment variable ``MLA_KERNELS_BATCH_INVARIANT=1`` sets
+    it from the start. A plan that was made before keeps its splits.
 
     Parameters
     ----------

@@ -121,9 +121,9 @@ class PlannedKernel(Kernel):
             self._ragged = self._bind(limits=_ragged(self._limits))
         return self._ragged
 
-    def workspace_size(self, **problem: object) -> int:
-        """As of every kernel; the switch ``mla_kernels.batch_invariant`` counts as ``batch_invariant=True``."""
-        return super().workspace_size(**problem | ({"batch_invariant": True} if invariance.enabled else {}))
+    def _sized(self, problem: dict[str, object]) -> dict[str, object]:
+        """The arguments of a call whose sizes are asked for; the switch says what they leave out, as for a plan."""
+        return super()._sized({"batch_invariant": invariance.enabled} | problem)
 
     def _made(self, seq_lens: Tensor, stated: dict[str, Any], stream: int | None) -> Plan:
         """A plan whose buffer nothing has written yet."""

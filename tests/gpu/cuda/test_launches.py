@@ -43,6 +43,9 @@ def test_memory_is_of_the_stream_that_is_given(default: bool) -> None:
     rows = 1 << 16
     cache, indices = torch.zeros(1, 64, 576).bfloat16().cuda(), torch.zeros(rows, dtype=torch.int32).cuda()
     reader, writer = (torch.cuda.Stream(), torch.cuda.default_stream()) if default else (None, torch.cuda.Stream())
+    mla.gather_kv(cache, indices, stream=writer.cuda_stream)  # loads the kernel
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
     with torch.cuda.stream(reader):
         read = torch.ones(rows, 576).bfloat16().cuda()
         torch.cuda.synchronize()

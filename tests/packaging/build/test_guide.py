@@ -69,6 +69,7 @@ def run(place, clone) -> Run:
     """Run a command in the clone, in an environment that has what this one has."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     variables["PATH"] = f"{place / 'environment' / 'bin'}:{os.environ['PATH']}"
+    variables["MLA_KERNELS_STAGE"] = str(place / "stage")  # a build that goes on elsewhere is left alone
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=clone, env=variables, capture_output=True, text=True, check=False)

@@ -262,6 +262,12 @@ def test_the_output_of_e4m3_queries_is_known_before_a_launch(problem):
         assert OPS.decode(*arguments)[0].dtype == torch.bfloat16
 
 
+def test_a_type_without_a_kernel_is_left_to_the_launch():
+    with FakeTensorMode():
+        out, _ = OPS.merge_states(torch.ones(2, 3, 4, 8, dtype=torch.float64), torch.ones(2, 3, 4), None, None)
+        assert out.dtype == torch.float64
+
+
 @pytest.mark.parametrize(
     "sample",
     [

@@ -79,12 +79,13 @@ def unequal_shapes(rank: int, world_size: int) -> None:
     """A rank with other requests, heads or another type is named on every rank, with what differs."""
     parallel = ContextParallel(interleave=PAGE)
     first, last = rank == 0, rank == world_size - 1
-    for batch, heads, dtype, says in (
-        (2 + last, 4, torch.float32, ("batch 2", "batch 3")),
-        (2, 4 + first, torch.float32, ("heads 4", "heads 5")),
-        (2, 4, torch.bfloat16 if first else torch.float32, ("dtype torch.float32", "dtype torch.bfloat16")),
+    for batch, heads, columns, dtype, says in (
+        (2 + last, 4, 576, torch.float32, ("batch 2", "batch 3")),
+        (2, 4 + first, 576, torch.float32, ("heads 4", "heads 5")),
+        (2, 4, 100 if last else 576, torch.float32, ("columns 100", "columns 576")),
+        (2, 4, 576, torch.bfloat16 if first else torch.float32, ("dtype torch.float32", "dtype torch.bfloat16")),
     ):
-        q, cache = torch.zeros(batch, 1, heads, 576, dtype=dtype), torch.zeros(2, PAGE, 576, dtype=dtype)
+        q, cache = torch.zeros(batch, 1, heads, columns, dtype=dtype), torch.zeros(2, PAGE, 576, dtype=dtype)
         table, lengths = torch.zeros(batch, 1, dtype=torch.int32), torch.ones(batch, dtype=torch.int32)
         with pytest.raises(ShapeError, match=r"got [a-z]+ [\w.]+; accepts what rank \d has: [a-z]+ [\w.]+$") as error:
             parallel.step(q, cache, table, lengths)

@@ -184,11 +184,10 @@ class Planning:
         q_len = max(q_len, 1)  # of two microbatches, the second may have no token
         ragged = num_decode_tokens != batch * q_len
         kernel, shape = self._kernel(q_len), (batch, q_len, ragged)
-        invariant = bool(envs.VLLM_BATCH_INVARIANT)
         plan = kernel.plan(
             seq_lens_device,
             max_q_len=q_len if ragged else None,
-            batch_invariant=invariant,
+            batch_invariant=bool(envs.VLLM_BATCH_INVARIANT),
             out=self._plans.get(shape),
         )
         self._plans[shape] = plan
@@ -198,8 +197,10 @@ class Planning:
             extents = {"batch": 1, "q_len": batch * q_len, "num_requests": batch, "max_q_len": q_len}
         numbers = {"num_heads": self._heads, "page_size": self.kv_cache_spec.block_size, "table_width": width}  # type: ignore[attr-defined]
         workspace = self._workspace.of(
-            (*shape, width, invariant),
-            lambda: kernel.workspace_size(**extents, **numbers, batch_invariant=invariant, device=self._ordinal),
+            (*shape, width, plan.batch_invariant),
+            lambda: kernel.workspace_size(
+                **extents, **numbers, batch_invariant=plan.batch_invariant, device=self._ordinal
+            ),
         )
         return DecodeMetadata(
             block_table=block_table_tensor,

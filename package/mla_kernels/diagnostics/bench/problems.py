@@ -11,6 +11,7 @@ from random import Random
 
 from mla_kernels.errors import ValueRangeError
 from mla_kernels.formats import D_V, FORMATS, HEAD_DIM, CacheFormat, format_named
+from mla_kernels.scalars import MOST
 
 SCALE = 192**-0.5
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
@@ -183,15 +184,17 @@ def dtypes_of(name: str) -> tuple[str, str]:
 
 
 def require_positive(**numbers: int) -> None:
-    """Refuse numbers below 1, by the name of their option.
+    """Refuse numbers below 1, and those that no tensor's extent can be, by the name of their option.
 
     Raises
     ------
     ValueRangeError
     """
     for name, number in numbers.items():
-        if number < 1:
-            raise ValueRangeError(name.replace("_", "-"), str(number), "integers from 1")
+        if not 1 <= number <= MOST:
+            raise ValueRangeError(
+                name.replace("_", "-"), str(number), "integers from 1" + " to 2^63 - 1" * (number > 1)
+            )
 
 
 @cache
