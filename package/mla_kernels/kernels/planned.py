@@ -99,11 +99,9 @@ class PlannedKernel(Kernel):
         self._require_own(out, "out")
         for name, value in stated.items():
             check = flag if name == "batch_invariant" else count
-            if value is None or check(name, value) == getattr(out, name):
-                continue
-            if (
-                check is count or value or not invariance.enabled
-            ):  # the switch outdoes False, and then out may be either
+            if value is not None and check(name, value) != getattr(out, name):
+                if name == "batch_invariant" and not value and invariance.enabled:
+                    continue  # the switch outdoes False, and the plan may be older than the switch
                 raise ShapeError("out", f"a plan of {name} {getattr(out, name)}", f"a plan of {name} {value}")
 
     def _launched(self, problem: dict[str, object]) -> dict[str, object]:
