@@ -22,6 +22,8 @@ const Isa& active_isa() {
   return isa;
 }
 
-const char* isa_error() { return nullptr; }
+const char* refused_isa() { return nullptr; }
+
+std::vector<const Isa*> supported_isas() { return {&active_isa()}; }
 
 }  // namespace mla::cpu

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -263,10 +264,12 @@ Status check_environment() {
     return Status::error(MLA_RANGE, kThreadsVariable, value == nullptr ? "" : value,
                          "a positive number of threads");
   }
-  static const char* const isa_refusal = isa_error();
-  if (isa_refusal != nullptr) {
-    return Status::error(MLA_UNSUPPORTED, "MLA_KERNELS_CPU_ISA", isa_refusal,
-                         "an instruction set of this machine");
+  if (refused_isa() != nullptr) {
+    std::string names;
+    for (const Isa* isa : supported_isas()) {
+      names += std::string(names.empty() ? "one of " : ", ") + isa->name;
+    }
+    return Status::error(MLA_UNSUPPORTED, "MLA_KERNELS_CPU_ISA", refused_isa(), names);
   }
   return {};
 }

@@ -83,11 +83,15 @@ def head_sizes(archs: Iterable[str]) -> list[int]:
 
 
 def block_sizes(archs: Iterable[str], cache_dtype: str | None = None, op: str = "decode") -> list[tuple[int, bool]]:
-    """Tokens of a block, each with whether its multiples are served too; without a format, what every format takes."""
+    """Tokens of a block that every arch takes, each with whether its multiples are served too.
+
+    Without a format, every format of an arch takes them.
+    """
     archs = tuple(archs)
     formats = cache_dtypes(archs, op)[1:] if cache_dtype in {None, "auto"} else [cache_dtype]
     elements = {VLLM.cache_dtypes[op][str(name)] for name in formats}
-    steps = [_steps(served(archs, op, kv_dtype=element)) for element in sorted(elements)]
+    each = (_steps(served((arch,), op, kv_dtype=element)) for arch in archs for element in sorted(elements))
+    steps = [found for found in each if found]
     sizes = sorted({step for found in steps for step in found}, reverse=True)
     common = [(size, many) for size, many in sizes if all(_takes(found, size, many) for found in steps)]
     return [each for each in common if not any(other != each and _takes([other], *each) for other in common)]

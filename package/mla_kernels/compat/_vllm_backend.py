@@ -8,7 +8,7 @@ vLLM's layer absorbs W_UK and projects by W_UV itself: what is left to a backend
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -61,6 +61,13 @@ class FlashMLASparseBackend(SparseCombination, AttentionBackend):
         return flashmla_sparse.FlashMLASparseBackend.get_supported_head_sizes()
 
     @classmethod
+    def customize_spec(cls, spec: Any) -> Any:
+        """Blocks begin a whole number of rows apart: vLLM's layers read bf16 caches of this name as rows."""
+        if spec.cache_dtype_str == "fp8_ds_mla":
+            return spec
+        return replace(spec, block_stride_alignment=spec.state_content_size_bytes)
+
+    @classmethod
     def is_mla(cls) -> bool:
         """Latent attention only."""
         return True
@@ -90,7 +97,7 @@ class FlashMLASparseMetadata(flashmla_sparse.FlashMLASparseMetadata, AttentionMe
 
 
 class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
-    """Makes a step's metadata."""
+    """Makes a step's metadata, for layers whose caches and heads are alike; those of a draft may differ from others."""
 
     _cudagraph_support: ClassVar[Any] = AttentionCGSupport[
         flashmla_sparse.FlashMLASparseMetadataBuilder.cudagraph_support.name
@@ -98,14 +105,17 @@ class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        cache_dtype, sizes = vllm_config.cache_config.cache_dtype, {"block_size": kv_cache_spec.block_size}
-        _require_served(vllm_config.model_config.dtype, cache_dtype, HEAD_DIM, **sizes)
+        self._init_reorder_batch_threshold(1, supports_spec_as_decode=True)  # the indexer wants decodes first
+        layer = vllm_config.compilation_config.static_forward_context[layer_names[0]].impl
+        dtype, self._heads = vllm_config.model_config.dtype, layer.num_heads
+        numbers = {"block_size": kv_cache_spec.block_size, "num_heads": self._heads}
+        _require_served(dtype, layer.kv_cache_dtype, HEAD_DIM, **numbers)
         self._own = flashmla_sparse.FlashMLASparseMetadataBuilder(kv_cache_spec, layer_names, vllm_config, device)
         self._workspace = Workspace(device)
         arch = current_arch()
-        numbers = {"page_size": kv_cache_spec.block_size, "num_heads": self._own.num_heads}
-        traits = capabilities.config_of(arch, vllm_config.model_config.dtype, cache_dtype, HEAD_DIM, LATENT, op=_OP)
-        self._kernel = mla.lookup(op=_OP, arch=arch, **traits, **numbers)  # type: ignore[arg-type]
+        traits = capabilities.config_of(arch, dtype, layer.kv_cache_dtype, HEAD_DIM, LATENT, op=_OP)
+        traits |= {"page_size": kv_cache_spec.block_size, "num_heads": self._heads}
+        self._kernel = mla.lookup(op=_OP, arch=arch, **traits)  # type: ignore[arg-type]
         self._kernel.prepare(device.index or 0)
 
     def build(
@@ -128,9 +138,7 @@ class FlashMLASparseMetadataBuilder(AttentionMetadataBuilder):
     def _needed(self, tokens: int) -> int:
         """Bytes of workspace of a layer."""
         topk, device = self._own.topk_tokens, self._own.device.index or 0
-        return self._kernel.workspace_size(
-            batch=1, q_len=tokens, num_heads=self._own.num_heads, topk=topk, device=device
-        )
+        return self._kernel.workspace_size(batch=1, q_len=tokens, num_heads=self._heads, topk=topk, device=device)
 
 
 class FlashMLASparseImpl(MLAAttentionImpl):

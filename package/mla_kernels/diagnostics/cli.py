@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import mla_kernels
@@ -25,6 +26,8 @@ from mla_kernels.version import __version__
 
 PROGRAM = "mla-kernels"
 SHELLS = ("bash", "zsh")
+LISTS = {"config": str, "file": Path}
+"""Arguments of which a command takes several, and their types."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,13 +53,13 @@ def status_of(run: Callable[[argparse.Namespace], int], options: argparse.Namesp
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command; argparse leaves over the fields of a config that follow an option."""
+    """The options of a command; argparse leaves over the arguments of a list that follow an option."""
     options, left = _parser().parse_known_args(arguments)
-    fields = [each for each in left if hasattr(options, "config") and not each.startswith("-")]
-    if unknown := [each for each in left if each not in fields]:
+    name = next((name for name in LISTS if hasattr(options, name)), None)
+    if unknown := [each for each in left if name is None or each.startswith("-")]:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if fields:
-        options.config += fields
+    if name and left:
+        setattr(options, name, [*getattr(options, name), *map(LISTS[name], left)])
     return options
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -109,12 +110,45 @@ def test_a_model_of_another_type_is_refused(vllm, dtype):
 )
 def test_a_cache_that_no_kernel_reads_is_refused(vllm, page, cache_dtype, text):
     """By the builder of metadata, which an engine makes when it starts."""
-    config = engine_config(2, cache_dtype)
+    with pytest.raises(UnsupportedError) as caught:
+        make_builder(engine_config(2, cache_dtype), page=page)
+    assert str(caught.value) == text
+
+
+def make_builder(config: Any, page: int = PAGE, device: str = "cpu", **layer: Any) -> Any:
+    """The builder of an engine with two layers, which may have another cache and other heads than the engine."""
+    alike = {"kv_cache_dtype": config.cache_config.cache_dtype, "num_heads": HEADS} | layer
+    context = dict.fromkeys(("0", "1"), SimpleNamespace(impl=SimpleNamespace(**alike)))
+    config.compilation_config = SimpleNamespace(static_forward_context=context)
     config.model_config.dtype = torch.bfloat16
     builder = ours().FlashMLASparseBackend.get_builder_cls()
-    with pytest.raises(UnsupportedError) as caught:
-        builder(SimpleNamespace(block_size=page), ["0"], config, torch.device("cpu"))
-    assert str(caught.value) == text
+    return builder(SimpleNamespace(block_size=page), ["0", "1"], config, torch.device(device))
+
+
+def test_a_draft_has_another_cache_and_other_heads(vllm):
+    """vLLM gives the builder of its layers the engine's configuration all the same."""
+    builder = make_builder(engine_config(2, "fp8_ds_mla"), kv_cache_dtype="auto", num_heads=2 * HEADS)
+    queries, rows = torch.ones(1, 1, 2 * HEADS, LATENT + ROPE).bfloat16(), torch.ones(1, PAGE, LATENT + ROPE).bfloat16()
+    out, _ = builder._kernel(queries, rows, torch.zeros(1, 1, 2).int(), softmax_scale=1.0)
+    assert torch.equal(out, torch.ones_like(out))
+
+
+def test_blocks_of_rows_begin_at_whole_rows(vllm):
+    """Whatever lies between the blocks of a layer: vLLM's layers demand it of bf16 caches, not of packed rows."""
+    made = dataclasses.make_dataclass("Spec", ["cache_dtype_str", "state_content_size_bytes", "block_stride_alignment"])
+    backend = ours().FlashMLASparseBackend
+    assert backend.customize_spec(made("auto", 1152, None)).block_stride_alignment == 1152
+    assert backend.customize_spec(made("fp8_ds_mla", 656, None)).block_stride_alignment is None
+
+
+def test_decodes_come_first(vllm, monkeypatch):
+    """Which the indexer wants and does not ask for itself; as many tokens as speculation makes are a decode."""
+    asked: list[Any] = []
+    theirs = importlib.import_module("vllm.v1.attention.backend").AttentionMetadataBuilder
+    keep = lambda self, *args, **kwargs: asked.append((args, kwargs))  # noqa: E731
+    monkeypatch.setattr(theirs, "_init_reorder_batch_threshold", keep)
+    make_builder(engine_config(2, "auto"))
+    assert asked == [((1,), {"supports_spec_as_decode": True})]
 
 
 def test_a_cache_that_is_partly_on_the_host_is_refused(vllm):
@@ -169,9 +203,7 @@ class EngineOfVllm(Engine):
     """The small engine drives vLLM's classes."""
 
     def make_builder(self, config: Any) -> Any:
-        builder = ours().FlashMLASparseBackend.get_builder_cls()
-        config.model_config.dtype = torch.bfloat16
-        return builder(SimpleNamespace(block_size=PAGE), ["0", "1"], config, torch.device(self.device))
+        return make_builder(config, device=self.device)
 
     def make_layer(self, layer: Layer) -> Any:
         return LayerOfVllm(layer, self.buffer, self.cache_dtype)

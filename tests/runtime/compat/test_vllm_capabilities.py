@@ -48,6 +48,15 @@ def test_blackwells_capabilities_are_its_registrys(of_gpus):
     assert (traits["q_dtype"], traits["out_dtype"]) == ("e4m3", "fp16")
 
 
+def test_blocks_of_two_archs_are_what_both_read(of_gpus):
+    """An engine with both payloads asks before it says on which GPU it runs."""
+    both = ("sm90a", "sm100f")
+    for cache_dtype in ("auto", "bfloat16", "fp8"):
+        common = [size for size, _ in capabilities.block_sizes(both, cache_dtype)]
+        assert common == [size for size in (128, 64, 32, 16, 8, 4, 2, 1) if size >= 8 or cache_dtype == "bfloat16"]
+        assert not any(many for _, many in capabilities.block_sizes(both, cache_dtype))
+
+
 @pytest.mark.parametrize(
     ("arch", "asked", "text"),
     [

@@ -70,19 +70,18 @@ bool amx_bf16_works() {
 
 struct Choice {
   const Isa* isa;
-  std::string error;
+  const char* refused;
 };
 
 Choice choose() {
   const std::vector<const Isa*> supported = supported_isas();
   const char* wanted = std::getenv("MLA_KERNELS_CPU_ISA");
-  if (wanted == nullptr || *wanted == '\0') return {supported.front(), {}};
-  std::string names;
+  if (wanted == nullptr || *wanted == '\0') return {supported.front(), nullptr};
   for (const Isa* isa : supported) {
-    if (std::strcmp(isa->name, wanted) == 0) return {isa, {}};
-    names += std::string(names.empty() ? "" : ", ") + isa->name;
+    if (std::strcmp(isa->name, wanted) == 0) return {isa, nullptr};
   }
-  return {&kBaseline, std::string("'") + wanted + "', which is none of " + names};
+  static const std::string refused = wanted;
+  return {&kBaseline, refused.c_str()};
 }
 
 const Choice& choice() {
@@ -108,15 +107,12 @@ std::vector<const Isa*> supported_isas() {
 
 const Isa& active_isa() { return *choice().isa; }
 
-const char* isa_error() {
-  const std::string& error = choice().error;
-  return error.empty() ? nullptr : error.c_str();
-}
+const char* refused_isa() { return choice().refused; }
 
 }  // namespace mla::cpu
 
 // Names the instruction set in use, for those who ask the library itself; null where
 // MLA_KERNELS_CPU_ISA names one that cannot be used.
 extern "C" MLA_EXPORT const char* mla_cpu_isa(void) {
-  return mla::cpu::isa_error() == nullptr ? mla::cpu::active_isa().name : nullptr;
+  return mla::cpu::refused_isa() == nullptr ? mla::cpu::active_isa().name : nullptr;
 }

@@ -29,9 +29,9 @@ struct Isa {
 // that MLA_KERNELS_CPU_ISA names.
 const Isa& active_isa();
 
-// Says why MLA_KERNELS_CPU_ISA could not be followed (active_isa is then baseline), or returns
-// null.
-const char* isa_error();
+// Returns what MLA_KERNELS_CPU_ISA names if this machine does not have it (active_isa is then
+// baseline), or null.
+const char* refused_isa();
 
 // Lists the instruction sets of this machine, the best one first.
 std::vector<const Isa*> supported_isas();

@@ -224,6 +224,9 @@ class SparseStep(Step):
             ),
             parallel_config=None,
             scheduler_config=SimpleNamespace(max_num_batched_tokens=self.tokens),
+            compilation_config=SimpleNamespace(
+                static_forward_context={"layer": SimpleNamespace(impl=self.impls[0])},
+            ),
         )
         made = ours(self.backend).get_builder_cls()
         self.builder: Any = made(SimpleNamespace(block_size=PAGE), ["layer"], config, self.device)
