@@ -120,9 +120,15 @@ def _steps_of_drafts(factory: Any) -> tuple[str, Any]:
 
 
 def _extension_of_drafts(factory: Any) -> tuple[str, Any]:
-    """Our backend that extends the cache of a draft model by verified tokens; it prefills that model, too."""
+    """Our backend that extends the cache of a draft model by verified tokens; it prefills that model, too.
+
+    SGLang captures an extension in a CUDA graph for classes that it lists, of which FlashMLA's is one.
+    """
+    from sglang.srt.layers.attention.flashmla_backend import FlashMLABackend
+
     from mla_kernels.compat._sglang.backend import MlaKernelsBackend
 
+    FlashMLABackend.register(MlaKernelsBackend)
     _introduce(factory.draft_model_runner)
     return NAME, MlaKernelsBackend(factory.draft_model_runner, prefill=NAME)
 

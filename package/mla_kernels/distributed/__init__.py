@@ -7,4 +7,4 @@ distributes caches in the same way (``decode_context_parallel_size``).
 
 from mla_kernels.distributed.context_parallel import ContextParallel as ContextParallel
 from mla_kernels.distributed.context_parallel import Step as Step
-from mla_kernels.distributed.context_parallel import local_lengths as local_lengths
+from mla_kernels.distributed.lengths import local_lengths as local_lengths

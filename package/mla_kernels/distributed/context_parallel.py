@@ -15,40 +15,19 @@ from mla_kernels.api.selection import decode_kernel
 from mla_kernels.distributed.agreement import Choice, all_agree, choose, device_of, have_triton
 from mla_kernels.distributed.collectives import Collectives, gather_integers
 from mla_kernels.distributed.exchange import Exchange
+from mla_kernels.distributed.lengths import local_lengths, period
 from mla_kernels.distributed.records import LayerShape, Records
 from mla_kernels.distributed.symmetric_memory import Workspaces, allocator
-from mla_kernels.errors import DeviceError, ShapeError, ValueRangeError
+from mla_kernels.errors import DeviceError, DTypeError, GroupError, ShapeError, ValueRangeError
 from mla_kernels.formats import D_V
 from mla_kernels.kernels.base import Plan
 from mla_kernels.scalars import count
-from mla_kernels.tensors import DTypeLike, extents
+from mla_kernels.tensors import DTypeLike, element_name, extents
 
-__all__ = ["ContextParallel", "Step", "local_lengths"]
+__all__ = ["ContextParallel", "Step"]
 
 MOST_HEADS = 128
 """Heads of one launch; more take several."""
-
-
-def local_lengths(seq_lens: torch.Tensor, *, rank: int, world_size: int, interleave: int) -> torch.Tensor:
-    """Return how many of each request's tokens a rank holds.
-
-    Token ``i`` of a request is on rank ``i // interleave % world_size``.
-
-    Parameters
-    ----------
-    seq_lens : int32 [...]
-        Tokens in the cache of each request, on all ranks together.
-    rank, world_size : int
-    interleave : int
-        Neighbouring tokens that one rank holds: a multiple or a divisor of the page size, or 1.
-
-    Returns
-    -------
-    int32 [...]
-    """
-    period = world_size * interleave
-    rest = seq_lens % period - rank * interleave
-    return (seq_lens // period * interleave + rest.clamp(0, interleave)).to(torch.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +75,9 @@ class ContextParallel:
     do, for ``timeout``. After that time the kernel that waits stops its device, and the next call that waits for the
     device raises a CUDA error, as does every later one: end the process.
 
+    Where a layer raises an error on one rank only, its exchange is no longer at the same layer as those of the others.
+    Every later ``step`` and ``decode`` of this object therefore raises ``GroupError``.
+
     Parameters
     ----------
     group : ProcessGroup, optional
@@ -112,7 +94,8 @@ class ContextParallel:
     Raises
     ------
     ValueRangeError
-        ``interleave`` or ``timeout`` is not positive, there is no such exchange, or a rank has another one.
+        ``interleave`` or ``timeout`` is not positive, all ranks together do not fit into an int32, there is no such
+        exchange, or a rank has another one.
     DTypeError
         ``interleave`` is no integer.
     GroupError
@@ -134,8 +117,10 @@ class ContextParallel:
         self.interleave = interleave
         self.rank = dist.get_rank(group)
         self.world_size = dist.get_world_size(group)
+        period(self.world_size, interleave)
         self.exchange = choose(group, exchange)
         self._agreed: set[tuple[int, ...]] = set()
+        self._failed: BaseException | None = None
         self._exchanges: dict[LayerShape, Exchange] = {}
         self._device = device_of(group)
         self.has_triton = self.exchange == "symmetric_memory" and have_triton(group, self._device)
@@ -169,8 +154,9 @@ class ContextParallel:
         DeviceError
             Symmetric memory is on another device than ``q``.
         GroupError
-            A rank is lost or did not answer in time.
+            A rank is lost or did not answer in time, or a layer has raised an error before.
         """
+        self._require_no_failure()
         batch, q_len, num_heads, d_qk = _extents(q)
         self._require_agreement((batch, q_len, num_heads, d_qk, _number(q.dtype), self.interleave), q.device)
         _require_served(d_qk)  # now that no rank waits for another
@@ -211,7 +197,7 @@ class ContextParallel:
         kv_scale : float
             What one unit of an e4m3 element stands for; 1 for other types.
         out_dtype : str or dtype, optional
-            By default the type of ``q``.
+            By default the type of ``q``. Queries of fp32 may have outputs of 16 bits.
 
         Returns
         -------
@@ -223,10 +209,12 @@ class ContextParallel:
         Raises
         ------
         DTypeError, ShapeError
-            ``q`` is not of the step.
+            ``q`` is not of the step, or partial results of its type are not merged into ``out_dtype``.
         GroupError
-            A rank is lost or did not answer in time, and the exchange is by collectives.
+            A rank is lost or did not answer in time, and the exchange is by collectives; or a layer has raised an
+            error before.
         """
+        self._require_no_failure()
         batch, q_len, num_heads, d_qk = _extents(q)
         _require_served(d_qk)
         d_v = D_V[d_qk]
@@ -235,10 +223,15 @@ class ContextParallel:
             raise ShapeError("q", f"shape {list(q.shape)}", requests)
         if self._shape(q) != step.shape:
             raise ShapeError("q", str(self._shape(q)), f"what the step was made for: {step.shape}")
-        queries = step.exchange.gather(q.flatten(0, 1).transpose(0, 1).contiguous())
-        partials = step.exchange.partials()
-        self._attend(queries, kv_cache, step, partials, softmax_scale=softmax_scale, kv_scale=kv_scale)
-        out, lse = step.exchange.merge(partials, out_dtype)
+        _require_merged(q.dtype, out_dtype)
+        try:
+            queries = step.exchange.gather(q.flatten(0, 1).transpose(0, 1).contiguous())
+            partials = step.exchange.partials()
+            self._attend(queries, kv_cache, step, partials, softmax_scale=softmax_scale, kv_scale=kv_scale)
+            out, lse = step.exchange.merge(partials, out_dtype)
+        except BaseException as error:
+            self._failed = error
+            raise
         return out.view(batch, q_len, num_heads, d_v), lse.view(batch, q_len, num_heads).transpose(1, 2)
 
     @staticmethod
@@ -260,6 +253,14 @@ class ContextParallel:
                 kv_scale=kv_scale, out=to.out[heads].view(*shape, to.out.shape[2]).permute(1, 2, 0, 3),
                 lse=to.lse[heads].view(shape).transpose(0, 1),
             )  # fmt: skip
+
+    def _require_no_failure(self) -> None:
+        """Refuse to go on where other ranks would take what this one sends for that of another layer."""
+        if self._failed is not None:
+            raise GroupError(
+                f"a layer of this rank ended in an error ({self._failed}), and the other ranks have not seen it: mend "
+                "its cause, and make a new ContextParallel on every rank"
+            ) from self._failed
 
     def _own(self, seq_lens: torch.Tensor) -> torch.Tensor:
         """How many of each request's tokens this rank has."""
@@ -296,6 +297,12 @@ def _extents(q: torch.Tensor) -> tuple[int, ...]:
     return extents("q", q, "batch", "q_len", "num_heads", "d_qk")
 
 
+def _require_merged(dtype: torch.dtype, out_dtype: DTypeLike | None) -> None:
+    """Refuse outputs of another type than partial results of 16 bits have, whichever exchange would merge them."""
+    if out_dtype is not None and dtype.itemsize == 2 and element_name(out_dtype) != element_name(dtype):
+        raise DTypeError("out_dtype", str(out_dtype), f"{dtype}, the type of q")
+
+
 def _require_served(d_qk: int) -> None:
     if d_qk not in D_V:
         raise ShapeError("q", f"{d_qk} columns", " or ".join(map(str, D_V)))
@@ -309,7 +316,7 @@ def _number(dtype: torch.dtype) -> int:
 def _told(shape: tuple[int, ...], other: tuple[int, ...]) -> str:
     """Name what of a shape differs from another one."""
     names = "batch", "q_len", "heads", "columns", "dtype", "interleave"
-    dtypes = {_number(dtype): str(dtype) for dtype in (torch.bfloat16, torch.float16, torch.float32)}
+    dtypes = {_number(dtype): str(dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
     differ = [(name, own) for name, own, theirs in zip(names, shape, other, strict=True) if own != theirs]
     return ", ".join(f"{name} {dtypes.get(own, own) if name == 'dtype' else own}" for name, own in differ)
 

@@ -39,8 +39,8 @@ from mla_kernels.distributed.exchange import Exchange, SendsRecords
 from mla_kernels.distributed.records import ALIGNMENT, LayerShape, Records
 from mla_kernels.tensors import DTypeLike
 
-_REGION = 512
-"""Bytes that a part of a buffer is a multiple of."""
+_LEAST = 512
+"""Bytes of the smallest part of a buffer."""
 _COPIES = 64
 """Pairs of tensors that one launch of ``torch._foreach_copy_`` takes. It gives each pair of up to 65,536 elements one
 block, so that the bytes for a rank are cut into several pairs."""
@@ -73,7 +73,8 @@ class Workspaces:
     """The buffers of all shapes: a shape uses the smallest one into which it fits.
 
     Ranks allocate together and in the same order, so that all choose the same buffer for a shape. A buffer is never
-    given back while this object lives, because CUDA graphs have its addresses.
+    given back while this object lives, because CUDA graphs have its addresses. The bytes of its parts are powers of
+    two, so that batches that grow one by one do not each need a buffer.
 
     Parameters
     ----------
@@ -96,13 +97,11 @@ class Workspaces:
 
     def exchange(self, shape: LayerShape) -> Exchange:
         """Return the exchange of a shape; every rank calls it at the same time."""
-        queries, partials = (
-            -(-shape.world_size * size // _REGION) * _REGION for size in (shape.query_bytes, shape.partial_bytes)
-        )
+        queries, partials = (_part(shape.world_size * size) for size in (shape.query_bytes, shape.partial_bytes))
         fitting = [each for each in self._workspaces if each.fits(queries, partials)]
         if not fitting:
             with of_group():
-                fitting = [_Workspace(self._allocate(max(queries + partials, _REGION)), queries, partials)]
+                fitting = [_Workspace(self._allocate(queries + partials), queries, partials)]
             self._workspaces += fitting
         workspace = min(fitting, key=lambda each: each.bytes)
         by_kernels = self._by_kernels(shape, workspace) if self._agree else None
@@ -130,6 +129,11 @@ class Workspaces:
             torch.cuda.synchronize(shape.device)
             self._flags = flags
         return self._flags
+
+
+def _part(size: int) -> int:
+    """Bytes of a part of a buffer into which as many fit."""
+    return max(_LEAST, 1 << (size - 1).bit_length())
 
 
 class _Workspace:

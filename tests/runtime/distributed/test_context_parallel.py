@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from mla_kernels.distributed import local_lengths
+from mla_kernels.errors import ValueRangeError
 from mla_kernels.formats import D_V, FORMATS
 
 ROOT = Path(__file__).parents[3]
@@ -18,7 +19,8 @@ MOST_SECONDS = 300
 
 @pytest.mark.parametrize("world_size", [2, 4])
 @pytest.mark.parametrize(
-    "task", ["results", "symmetric_memory", "choices", "unequal_shapes", "other_queries", "a_lost_rank"]
+    "task",
+    ["results", "symmetric_memory", "choices", "unequal_shapes", "other_queries", "a_failed_layer", "a_lost_rank"],
 )
 def test_ranks(task: str, world_size: int, tmp_path: Path) -> None:
     ranks = [
@@ -48,6 +50,18 @@ def test_every_token_is_on_one_rank(world_size: int, interleave: int) -> None:
         held = torch.arange(400) // interleave % world_size == rank
         assert got.dtype == torch.int32
         assert got.tolist() == [int(held[:length].sum()) for length in range(400)]
+
+
+def test_a_request_of_no_tokens_is_on_no_rank() -> None:
+    """Nor is its new token, which the guide asks for by one less: a request that pads a batch writes nothing."""
+    lengths = torch.tensor([0, -1, -200], dtype=torch.int32)
+    for rank in range(4):
+        assert local_lengths(lengths, rank=rank, world_size=4, interleave=16).tolist() == [0, 0, 0]
+
+
+def test_more_tokens_than_an_int32_are_refused() -> None:
+    with pytest.raises(ValueRangeError, match=r"interleave: got 1073741824; accepts less than 2\*\*31 on all 2 ranks"):
+        local_lengths(torch.zeros(1).int(), rank=0, world_size=2, interleave=2**30)
 
 
 def test_the_columns_of_a_key_tell_those_of_its_value() -> None:

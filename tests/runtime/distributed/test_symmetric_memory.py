@@ -111,6 +111,17 @@ def test_each_barrier_is_needed_twice(removed: str, point: str, what: str) -> No
     assert any(what in each for each in run(2, 0, point, removed))
 
 
+def test_batches_that_grow_have_few_buffers() -> None:
+    """Buffers are never given back, so that one for each batch would take memory of the square of the largest."""
+    sizes: list[int] = []
+    allocate = Rank(Threads(1), 0, lambda _: None).allocate
+    workspaces = Workspaces(0, lambda size: sizes.append(size) or allocate(size), timedelta(seconds=1))  # type: ignore[func-returns-value]
+    for tokens in range(1, 257):
+        workspaces.exchange(LayerShape(1, 16, tokens, 576, 512, torch.bfloat16, torch.device("cpu")))
+    assert len(sizes) < 20
+    assert sum(sizes) < 8 * 256 * 16 * (576 + 512 + 2) * 2
+
+
 def test_many_ranks() -> None:
     """More ranks than pairs of one copy."""
     assert run(70, 1, "before send") == []

@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from mla_kernels.distributed import ContextParallel, agreement, context_parallel
-from mla_kernels.errors import GroupError, InvalidArgumentError, ShapeError, ValueRangeError
+from mla_kernels.errors import DTypeError, GroupError, InvalidArgumentError, ShapeError, ValueRangeError
 
 from tests.runtime.distributed.stand_in import allocator_of_processes
 
@@ -103,6 +103,25 @@ def other_queries(rank: int, world_size: int) -> None:
             parallel.decode(other, cache, step, softmax_scale=SCALE)
 
 
+def a_failed_layer(rank: int, world_size: int) -> None:
+    """A rank whose layer ended between its exchanges goes no further; what is refused before them ends nothing."""
+    q, cache = torch.zeros(2, 1, 4, 576).half(), torch.zeros(2, PAGE, 576).half()
+    table, lengths = torch.zeros(2, 1, dtype=torch.int32), torch.ones(2, dtype=torch.int32)
+    parallel = ContextParallel(interleave=PAGE)
+    step = parallel.step(q, cache, table, lengths)
+    with pytest.raises(DTypeError, match=r"^out_dtype: got fp32; accepts torch.float16, the type of q$"):
+        parallel.decode(q, cache, step, softmax_scale=SCALE, out_dtype="fp32")
+    parallel.decode(q, cache, step, softmax_scale=SCALE, out_dtype=torch.float16)
+    with pytest.raises(DTypeError, match="kv_cache"):
+        parallel.decode(q, cache.float(), step, softmax_scale=SCALE)
+    for later in (
+        partial(parallel.step, q, cache, table, lengths),
+        partial(parallel.decode, q, cache, step, softmax_scale=SCALE),
+    ):
+        with pytest.raises(GroupError, match=r"ended in an error \(kv_cache: .*make a new ContextParallel on every"):
+            later()
+
+
 def a_lost_rank(rank: int, world_size: int) -> None:
     """The last rank ends after the step; the others' next layer ends with an error."""
     q, cache = torch.zeros(2, 1, 4, 576), torch.zeros(2, PAGE, 576)
@@ -137,6 +156,8 @@ def choices(rank: int, world_size: int) -> None:
         ContextParallel(interleave=1, exchange="collectives" if rank == 0 else "auto")
     with pytest.raises(ValueRangeError, match="auto, collectives, symmetric_memory"):
         ContextParallel(interleave=1, exchange="nccl")
+    with pytest.raises(ValueRangeError, match=f"interleave: got {2**30}; accepts less than .* all {world_size} ranks"):
+        ContextParallel(interleave=2**30)
     with pytest.raises(ValueRangeError, match="timeout"):
         ContextParallel(interleave=1, timeout=timedelta())
     for interleave in (0, 1.5, "3"):
@@ -168,7 +189,8 @@ def choices(rank: int, world_size: int) -> None:
 
 
 TASKS = {
-    task.__name__: task for task in (results, symmetric_memory, choices, unequal_shapes, other_queries, a_lost_rank)
+    task.__name__: task
+    for task in (results, symmetric_memory, choices, unequal_shapes, other_queries, a_failed_layer, a_lost_rank)
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from sglang.srt.configs.model_config import is_deepseek_dsa
 from sglang.srt.layers.attention.flashinfer_mla_backend import FlashInferMLAAttnBackend
+from sglang.srt.layers.attention.verify_mask import maybe_create_verify_mask
 from sglang.srt.runtime_context import get_exec, get_parallel, get_spec
 from sglang.srt.speculative.ragged_verify import resolve_ragged_verify_layout
 
@@ -74,6 +75,20 @@ class MlaKernelsBackend(Decoding, FlashInferMLAAttnBackend):
         self._drafts = int(around.speculative.speculative_num_draft_tokens or 0)
         slots = model_runner.req_to_token_pool.req_to_token
         self._steps = Steps(kernels, slots, model_runner.page_size, around.deterministic)
+        self._verify_mask = maybe_create_verify_mask(
+            is_draft_runner=model_runner.is_draft_worker,
+            skip_prefill=skip_prefill,
+            max_bs=len(slots),
+            max_context_len=self.max_context_len,
+            num_draft_tokens=self._drafts,
+            device=model_runner.device,
+            is_read=False,
+        )
+
+    @property
+    def verify_mask(self) -> Any:
+        """Where SGLang writes a mask, which no chain needs; without it, it allocates one for the longest context."""
+        return self._verify_mask
 
     def init_forward_metadata(self, forward_batch: Any) -> None:
         """Prepare a step without a CUDA graph."""

@@ -37,6 +37,7 @@ CLASSES = {
 FUNCTIONS = {
     f"{ATTENTION}attention_registry.py": ("register_attention_backend",),
     OVERRIDES: ("_page_size_default", "run_post_process_pass"),
+    f"{ATTENTION}verify_mask.py": ("maybe_create_verify_mask",),
     "sglang/srt/configs/model_config.py": ("is_deepseek_dsa",),
     "sglang/srt/runtime_context.py": ("get_exec", "get_parallel", "get_spec"),
     f"{SPECULATIVE}ragged_verify.py": ("resolve_ragged_verify_layout",),
@@ -57,7 +58,7 @@ LOOKED_FOR = {
         "head_dim", "layer_id", "logit_cap", "scaling", "sliding_window_size", "tp_q_head_num", "v_head_dim",
     ),
     (f"{ATTENTION}flashinfer_mla_backend.py", "FlashInferMLAAttnBackend"): (
-        "forward_metadata", "page_size", "token_to_kv_pool",
+        "forward_metadata", "max_context_len", "page_size", "token_to_kv_pool",
     ),
     (DSA, "DeepseekSparseAttnBackend"): (
         "__init__", "_forward_flashmla_kv", "_forward_flashmla_sparse", "dsa_decode_impl", "dsa_kv_cache_store_fp8",

@@ -5,6 +5,7 @@ Each function takes the parameters that the release has, and an object of SGLang
 
 from __future__ import annotations
 
+import abc
 import enum
 import inspect
 import json
@@ -142,10 +143,12 @@ def _functions(engine: Engine) -> None:
         "get_parallel": lambda: engine.parallel,
         "resolve_ragged_verify_layout": lambda forward_batch: getattr(forward_batch, "layout", None),
         "get_exec": lambda: SimpleNamespace(deterministic=engine.deterministic),
+        "maybe_create_verify_mask": SimpleNamespace,
     }
     for name, body in bodies.items():
         read = engine.names["functions"][name]
-        setattr(engine.module(read["module"]), name, signed(read["parameters"], body))
+        made = signed(read["parameters"], body) if read["parameters"] else body  # others are taken by name only
+        setattr(engine.module(read["module"]), name, made)
 
 
 def _classes(engine: Engine) -> None:
@@ -181,6 +184,7 @@ def _classes(engine: Engine) -> None:
     base |= {name: signed(names, lambda **_: None) for name, names in described["AttentionBackend"]["methods"].items()}
     put("AttentionBackend", type("AttentionBackend", (), base))
     put("FlashInferMLAAttnBackend", type("FlashInferMLAAttnBackend", (), base | _beneath(engine, method)))
+    put("FlashMLABackend", abc.ABCMeta("FlashMLABackend", (), {}))
     put("ForwardMode", _modes(described["ForwardMode"]))
 
 
@@ -197,7 +201,8 @@ def _beneath(engine: Engine, method: Callable[..., Any]) -> dict[str, Any]:
     def start(self: Any, **given: Any) -> None:
         engine.beneath.append(("__init__", given))
         runner = given["model_runner"]
-        held = {"forward_metadata": None, "page_size": runner.page_size, "token_to_kv_pool": runner.token_to_kv_pool}
+        held = {"forward_metadata": None, "max_context_len": 4096}
+        held |= {"page_size": runner.page_size, "token_to_kv_pool": runner.token_to_kv_pool}
         vars(self).update(vars(engine.record("FlashInferMLAAttnBackend", **held)))
 
     names = engine.names["classes"]["FlashInferMLAAttnBackend"]["methods"]

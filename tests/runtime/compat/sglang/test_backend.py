@@ -243,7 +243,8 @@ def check_overridden(mine: type, theirs: list[Any]) -> list[str]:
                 assert set(ours) <= {each for names in found for each in names}, name
                 overridden.append(name)
             elif not callable(member) and not name.startswith("_"):
-                assert any(name in each["attributes"] for each in theirs), name
+                kind = "methods" if isinstance(member, property) else "attributes"
+                assert any(name in each[kind] for each in theirs), name
     return sorted(overridden)
 
 

@@ -13,6 +13,7 @@ from mla_kernels.compat import sglang_plugin as door
 from tests.runtime.compat.sglang.problems import (
     DRAFTED,
     Requests,
+    backend_of,
     chained,
     close,
     drafted_by,
@@ -98,6 +99,21 @@ def test_drafts_are_replayed_in_a_graph_with_other_requests(sglang, monkeypatch)
             static.q.copy_(step.q)
             runner.token_to_kv_pool.rows[step.batch.out_cache_loc] = step.k
             close(recorded.replay(number), wanted)
+
+
+def test_sglang_captures_an_extension_in_a_graph(sglang):
+    """Its worker does so for instances of a few classes of its own."""
+    _, backend = drafted_by(sglang, runner_of(sglang, is_draft_worker=True), DRAFTED)
+    listed = importlib.import_module("sglang.srt.layers.attention.flashmla_backend").FlashMLABackend
+    assert isinstance(backend, listed)
+
+
+def test_a_mask_of_drafts_has_a_place(sglang):
+    """A chain has no use for it; where a backend has no place for it, SGLang allocates one for the longest context."""
+    runner = runner_of(sglang)
+    mask = backend_of(runner).verify_mask
+    assert (mask.is_read, mask.max_bs) == (False, len(runner.req_to_token_pool.req_to_token))
+    assert (mask.num_draft_tokens, mask.is_draft_runner, mask.skip_prefill) == (DRAFTED, False, False)
 
 
 def test_an_extension_is_replayed_in_a_graph_with_other_requests(sglang, monkeypatch):
