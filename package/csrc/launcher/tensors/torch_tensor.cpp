@@ -59,8 +59,9 @@ bool read_flag(PyObject* answer, bool* flag) {
   return answer != nullptr;
 }
 
-// A tensor whose negative bit was seen unset, which it then stays. The weak reference tells whether
-// the object at the address is still that tensor.
+// A tensor whose negative bit was seen unset. The weak reference tells whether the object at the
+// address is still that tensor. An assignment to its `data` may set the bit later; that goes
+// unnoticed, because nothing that is quicker than is_neg() tells it.
 struct Seen {
   PyObject* object;
   PyObject* reference;
