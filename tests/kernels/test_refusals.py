@@ -131,6 +131,19 @@ def test_sparse_prefill(variant: Row, argument: str, where: tuple[int, ...], val
     refuses(name, lambda: mla.sparse_prefill(**inputs, softmax_scale=SCALE))
 
 
+@pytest.mark.op("sparse_decode", **CPU)
+@pytest.mark.parametrize("prefix", ["", "extra_"])
+def test_lists_of_more_than_32_bits(variant: Row, prefix: str) -> None:
+    from mla_kernels.errors import ShapeError
+
+    kernel = SparseDecode(variant.name).kernel()
+    kernel.can_run(**{f"{prefix}topk": INT_MAX})
+    for topk in (2**31, 2**32 + 64, 2**63 - 1):
+        message = f"{prefix}indices: got {prefix}topk = {topk}; accepts 0 to {INT_MAX}"
+        with pytest.raises(ShapeError, match=message):
+            kernel.can_run(**{f"{prefix}topk": topk})
+
+
 @pytest.mark.op("store_kv", **CPU)
 @pytest.mark.parametrize("slot", [12, 2**31, 2**62])
 @pytest.mark.parametrize("token", [0, 4])

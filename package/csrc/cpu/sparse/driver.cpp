@@ -49,6 +49,12 @@ Division divide(const Problem& p) {
 
 int64_t query_tokens(const Problem& p) { return p.batch * p.q_len; }
 
+// Refuses a list whose positions do not fit in the 32 bits that attention counts them in.
+Status check_list(const char* name, const char* dim, int64_t length) {
+  if (length <= kMaxInt) return {};
+  return Status::error(MLA_SHAPE, name, text(dim, " = ", length), text("0 to ", kMaxInt));
+}
+
 Status check_shapes(const Problem& p, const Types& types, const Names& names) {
   MLA_TRY(check_extents({{"batch", p.batch},
                          {"q_len", p.q_len},
@@ -60,6 +66,8 @@ Status check_shapes(const Problem& p, const Types& types, const Names& names) {
                          {names.extra_kv, p.extra_num_pages},
                          {names.extra_kv, p.extra_page_size},
                          {"max_splits", p.max_splits}}));
+  MLA_TRY(check_list("indices", "topk", p.topk));
+  MLA_TRY(check_list("extra_indices", "extra_topk", p.extra_topk));
   constexpr int64_t kMostRows = int64_t{1} << 40;
   if (saturating_product({p.batch, p.q_len, std::max<int64_t>(1, p.num_heads)}) > kMostRows) {
     return Status::error(
