@@ -189,6 +189,19 @@ def test_decode_of_pages_beyond_32_bits(variant: Row, page_size: int) -> None:
     torch.testing.assert_close(out[0, 0].float(), value.expand(2, -1), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.op("decode", **CPU)
+@pytest.mark.parametrize("page_size", [*HUGE_PAGES, 2**63 - 2**31 + 2, 2**63 - 1])
+def test_a_page_that_a_cache_of_huge_pages_does_not_have(variant: Row, page_size: int) -> None:
+    import mla_kernels as mla
+
+    cache, _ = repeated(variant, 1)
+    none = cache[:0].expand(0, page_size, -1)
+    q = random(generator(1), 1, 1, 2, variant.form.d_qk).to(memory.DTYPES[variant.q_dtype])
+    table, lens = torch.full((1, 1), 12345, dtype=torch.int32), torch.tensor([2**31 - 1], dtype=torch.int32)
+    with pytest.raises(ValueRangeError, match=r"block_table\[0, 0\]: got 12345; accepts no page"):
+        mla.decode(q, none, table, lens, softmax_scale=0.05, compute_dtype=variant.compute_dtype)
+
+
 @pytest.mark.op("sparse_decode", **OF_EQUAL_ROWS)
 @pytest.mark.parametrize("page_size", HUGE_PAGES)
 def test_sparse_decode_of_pages_beyond_32_bits(variant: Row, page_size: int) -> None:

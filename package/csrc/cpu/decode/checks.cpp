@@ -21,7 +21,8 @@ Status refuse_length(const Problem& p, int64_t b, int64_t most) {
 Status check_pages(const Problem& p) {
   for (int64_t b = 0; b < requests_of(p); ++b) {
     const int32_t* pages = table_row(p, b);
-    const int64_t used = seq_lens(p)[b] == 0 ? 0 : ceil_div(seq_lens(p)[b], p.page_size);
+    const int64_t length = seq_lens(p)[b];
+    const int64_t used = length == 0 ? 0 : (length - 1) / p.page_size + 1;  // for any page_size
     for (int64_t i = 0; i < used; ++i) {
       if (pages[i] < 0 || pages[i] >= p.num_pages) {
         return Status::error(MLA_RANGE, text("block_table[", b, ", ", i, "]"), text(pages[i]),
