@@ -8,7 +8,7 @@ import mla_kernels as mla
 import pytest
 import torch
 from mla_kernels.compat.flash_mla import flash_mla_with_kvcache, get_mla_metadata
-from mla_kernels.errors import WorkspaceError
+from mla_kernels.errors import ShapeError, WorkspaceError
 
 from tests.support.memory import guarded
 
@@ -151,6 +151,18 @@ def test_many_requests(batch: int) -> None:
     entries[batch - 1, REQUEST] = 0
     with pytest.raises(WorkspaceError, match="plan: got a damaged plan"):
         kernel(**inputs, plan=plan, softmax_scale=1.0)
+
+
+def test_lengths_of_another_number_of_requests_than_the_batch() -> None:
+    """A dict may name both numbers, which a call of a kernel never does."""
+    native = mla.lookup(op="decode", arch="cpu", q_dtype="fp32")._native
+    shape = {"batch": 5, "q_len": 1, "num_heads": 2}
+    plan = torch.zeros(native.plan_size(shape), dtype=torch.uint8)
+    lengths = torch.ones(5, dtype=torch.int32)
+    for number in (0, 4):
+        with pytest.raises(ShapeError, match=f"seq_lens: got batch = {number}; accepts 5, as q has"):
+            native.plan({**shape, "num_requests": number, "seq_lens": lengths[:number]}, plan)
+    native.plan({**shape, "num_requests": 5, "seq_lens": lengths}, plan)
 
 
 def test_metadata_of_flash_mla() -> None:

@@ -202,6 +202,7 @@ Status plan_size(const Problem& p, const AttentionTypes& types, int64_t* bytes) 
 
 Status plan(const Problem& p, const AttentionTypes& types, Buffer plan) {
   MLA_TRY(check_shapes(p, types));
+  if (!is_ragged(p) && p.batch > 0) MLA_TRY(check_requests(p));
   MLA_TRY(check_present({{"seq_lens", p.seq_lens, requests_of(p)}}));
   MLA_TRY(check_lengths(p, kMaxInt));
   make_plan(plan_shape(p), seq_lens(p), plan);
