@@ -1,5 +1,5 @@
-// What the pool's helper threads owe to the process: errors, signals and forks. Prints what went
-// wrong and exits with 1.
+// What the pool's threads owe to the process: errors, signals, forks and floating point. Prints what
+// went wrong and exits with 1.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cfenv>
+#include <cstdint>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "bare_host.h"
 #include "cpu/pool.h"
@@ -66,6 +69,17 @@ Status on_helper(const Body& body) {
   });
 }
 
+// Has the thread take subnormal numbers for zero.
+void flush_subnormals() {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#elif defined(__aarch64__)
+  uint64_t mode;
+  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  asm volatile("msr fpcr, %0" ::"r"(mode | 1 << 24));
+#endif
+}
+
 // The whole work is done in a child that was forked while its parent held the mutex.
 int in_child() {
   sigset_t none;
@@ -105,6 +119,28 @@ void signals_of_the_helper() {
     check(sigismember(&after, signal) == sigismember(&before, signal),
           "the caller's signals are as before");
   }
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) {
+    check(sigismember(&helper, fault) == 0, "a helper's fault reaches the process's handler");
+  }
+}
+
+// Items round to nearest and keep subnormal numbers, whatever their caller does.
+void float_mode() {
+  const volatile float one = 1, tiny = 1e-10f, subnormal = 1e-40f;
+  const auto compute = [&] { return std::make_pair(one + tiny > 1, subnormal * one > 0); };
+  const auto nearest = compute();
+  std::fesetround(FE_UPWARD);
+  flush_subnormals();
+  const auto callers = compute();
+  std::atomic<int> changed{0};
+  const Status status = cpu::parallel(2, 0, [&](int64_t, const Scratch&) {
+    if (compute() != nearest) ++changed;
+  });
+  const bool kept = compute() == callers;
+  std::fesetenv(FE_DFL_ENV);
+  check(callers != nearest, "the caller has a mode of its own");
+  check(status.ok() && changed == 0, "items run in the default mode");
+  check(kept, "the caller keeps its mode");
 }
 
 }  // namespace
@@ -114,5 +150,6 @@ int main() {
   fork_while_threads_start();
   error_of_the_helper();
   signals_of_the_helper();
+  float_mode();
   return failures == 0 ? 0 : 1;
 }

@@ -103,6 +103,35 @@ bool spin_until(const Condition& condition) {
   return condition();
 }
 
+// While it lives, the thread rounds to nearest and keeps subnormal numbers, whatever it did before:
+// callers may set this for themselves, and results do not depend on which thread computes them.
+class DefaultFloatMode {
+ public:
+  DefaultFloatMode() : before_(get()) { set(kDefault); }
+  ~DefaultFloatMode() { set(before_); }
+  DefaultFloatMode(const DefaultFloatMode&) = delete;
+  DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
+
+ private:
+#if defined(__x86_64__)
+  using Register = unsigned;
+  static constexpr Register kDefault = 0x1f80;  // no exception traps
+  static Register get() { return __builtin_ia32_stmxcsr(); }
+  static void set(Register value) { __builtin_ia32_ldmxcsr(value); }
+#elif defined(__aarch64__)
+  using Register = uint64_t;
+  static constexpr Register kDefault = 0;
+  static Register get() {
+    Register value;
+    asm volatile("mrs %0, fpcr" : "=r"(value));
+    return value;
+  }
+  static void set(Register value) { asm volatile("msr fpcr, %0" ::"r"(value)); }
+#endif
+
+  const Register before_;
+};
+
 struct Job {
   Work work;
   const void* context;
@@ -119,6 +148,7 @@ struct Job {
   void drain() noexcept {
     try {
       const Scratch& scratch = thread_scratch();
+      const DefaultFloatMode mode;
       for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < items;
            i = next.fetch_add(1, std::memory_order_relaxed)) {
         work(context, i, scratch);
@@ -144,8 +174,11 @@ class Pool {
     started_ = true;
     sigset_t all;
     sigset_t previous;
+    // The process's own threads handle signals, but a fault is handled where it happens: one that is
+    // blocked there ends the process without the process's handler.
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &previous);  // the process's own threads handle signals
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
     try {
       for (int i = 1; i < threads_; ++i) std::thread([this] { serve(); }).detach();
     } catch (const std::exception&) {
