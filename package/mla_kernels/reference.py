@@ -1,8 +1,9 @@
 """What every op computes, in plain torch: the answer that the kernels are checked against.
 
 Each function takes the arguments of the public op of its name, reads the same bytes (quantised or not), and computes
-one query token at a time in ``dtype`` (float32 unless told otherwise). Only rows that count are read, so garbage in
-unused memory cannot reach a result. Nothing here is fast.
+one query token at a time in ``dtype`` (float32 unless told otherwise). Only rows that a token sees are read, so garbage
+in other memory cannot reach its result. Kernels promise less: a row that one token of a request sees must be finite for
+all of its tokens. Nothing here is fast.
 """
 
 from __future__ import annotations
