@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -76,3 +77,33 @@ print(run("import mla_kernels", *(("isolated",) if LEGACY else ()), **({{}} if L
 """)
     assert "ImportError" in said
     assert ("does not support loading in subinterpreters" if sys.version_info >= (3, 12) else REFUSED) in said
+
+
+def test_a_daemon_thread_may_be_in_a_call_while_the_interpreter_ends(noop_library):
+    """An object that the interpreter deletes at its end lets the call return."""
+    code = f"""
+import os, threading, time
+from pathlib import Path
+import torch
+from tests.support.native.noop import Noop, arguments
+
+told, told_by = os.pipe()
+awaited, answer = os.pipe()
+
+class Last:
+    def __del__(self, answer=answer, write=os.write, sleep=time.sleep):
+        write(answer, b"x")
+        sleep(0.5)
+        write(1, b"ended")
+
+noop = Noop(Path({str(noop_library)!r}))
+noop.meet(told_by, awaited)
+given = arguments("gather_kv"), torch.zeros(16, dtype=torch.uint8)
+threading.Thread(target=noop.kernel("gather_kv").plan, args=given, daemon=True).start()
+os.read(told, 1)
+last = Last()
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "ended"), done.stderr

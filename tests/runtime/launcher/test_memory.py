@@ -116,6 +116,21 @@ def test_columns_of_one_buffer(noop):
     launch(noop.kernel("decode"), named | {"q": heads[:, :, :5], "out": heads[:, :, 5:, :512]})
 
 
+@pytest.mark.parametrize("name", ["block_table", "seq_lens"])
+def test_requests_behind_the_rows_of_an_output(noop, name):
+    """Without bounds the requests are the batch; those of a tensor may begin in a gap, and go on in the next row."""
+    named = arguments("decode") | {"cu_seqlens_q": None}
+    kernel, extent, gap = noop.kernel("decode"), named[name].shape[1:].numel(), 2 * 6 * 3
+    buffer = torch.zeros(30, 512 + gap, dtype=BF16)
+    named["out"] = buffer[:, :512].view(3, 2, 5, 512)
+    inside = buffer[0, 512:].view(torch.int32)[: 3 * extent].view(named[name].shape)
+    launch(kernel, named | {name: inside})
+    behind = buffer.view(torch.int32).flatten()[(512 + gap) // 2 - extent :][: 3 * extent].view(named[name].shape)
+    for call in (launch, lambda kernel, named: kernel.can_run(named)):
+        with pytest.raises(UnsupportedError, match=SHARED.format("out", name)):
+            call(kernel, named | {name: behind})
+
+
 def test_a_layer_of_a_pool_of_layers(noop):
     """Pages of two layers alternate; tokens are read from the other layer."""
     named = arguments("store_kv")

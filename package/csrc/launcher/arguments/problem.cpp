@@ -63,7 +63,6 @@ Problem::Problem(const Spec& spec)
 }
 
 const void* Problem::data() {
-  if (merged_dim_ >= 0) dims_[merged_dim_] = dims_[spec_.op->batch];
   const int32_t head[2] = {static_cast<int32_t>(spec_.op - kOps), call_.device()};
   memcpy(words_, head, sizeof head);
   return words_;
@@ -94,6 +93,7 @@ inline bool Problem::set_dim(int dim, int64_t extent, Argument argument) {
   if (is_bound(dim)) return dims_[dim] == extent || refuse_dim(dim, extent, argument);
   if (!spec_.limits[dim].contain(extent)) return refuse_dim(dim, extent, argument);
   dims_[dim] = extent;
+  if (merged_dim_ >= 0 && dim == spec_.op->batch) dims_[merged_dim_] = extent;
   bound_dims_ |= 1u << dim;
   dim_from_[dim] = argument;
   return true;

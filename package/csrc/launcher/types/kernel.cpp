@@ -1,5 +1,7 @@
 #include "launcher/types/kernel.h"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -27,11 +29,16 @@ bool check(const Kernel& kernel, mla_status status) {
 // Runs a function while other threads may use the interpreter. Tensors stay alive, because the
 // caller holds the arguments.
 template <class Function>
-mla_status run_unlocked(Function function) {
+mla_status run_unlocked(Function function) try {
   PyThreadState* state = PyEval_SaveThread();
   const mla_status status = function();
   PyEval_RestoreThread(state);
   return status;
+} catch (...) {
+  // Up to Python 3.13, a daemon thread that returns while the interpreter ends is unwound from here.
+  // It must stay, because destructors would call an interpreter in which it has no state. A payload
+  // throws nothing.
+  for (;;) pause();
 }
 
 using SizeFunction = mla_status (*)(int64_t, const void*, int64_t*);
