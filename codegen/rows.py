@@ -70,8 +70,8 @@ def entries(path: Path, kind: str) -> Iterator[tuple[Table, Mapping[str, Any], l
         raise MatrixError([f"{path.name}: write each {kind} as a table of its own, below a line [[{kind}]]"])
     for place, table in zip(places, stated, strict=True):
         shared = {name: value for name, value in table.items() if name != "rows"}
-        rows, lines = table.get("rows", [{}]), [place.header] if place.rows is None else place.rows
-        if len(rows) != len(lines):
+        rows, lines = table.get("rows", [{}]), place.rows if "rows" in table else (place.header,)
+        if lines is None or len(rows) != len(lines):
             where = f"{path.name}:{place.header + 1}: rows"
             raise MatrixError([f"{where}: write each on a line of its own, in braces, below 'rows = ['"])
         yield place, shared, [Entry(path, place, line, own, shared) for line, own in zip(lines, rows, strict=True)]
@@ -102,7 +102,13 @@ def value_text(value: Any) -> str:
 
 
 def with_field(lines: list[str], entry: Entry, name: str, value: Any) -> list[str]:
-    """The lines with a row that says ``value`` of a field."""
+    """The lines with a row that says ``value`` of a field.
+
+    Raises
+    ------
+    MatrixError
+        What the row says of the field goes on over several lines.
+    """
     changed = list(lines)
     if entry.table.rows is not None:
         match = ROW.match(lines[entry.line])
@@ -112,10 +118,21 @@ def with_field(lines: list[str], entry: Entry, name: str, value: Any) -> list[st
     stated = [line for line in range(entry.line, entry.table.end) if re.match(rf"{name}\s*=", lines[line])]
     text = f"{name} = {value_text(value)}"
     if stated:
+        if not _is_whole(lines[stated[0]]):
+            raise MatrixError([f"{entry.path.name}:{stated[0] + 1}: {name}: write the list on one line"])
         changed[stated[0]] = text
     else:
         changed.insert(entry.table.end, text)
     return changed
+
+
+def _is_whole(line: str) -> bool:
+    """Whether a field ends in the line in which it begins."""
+    try:
+        tomllib.loads(line)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
 
 
 def without(lines: list[str], entry: Entry) -> list[str]:

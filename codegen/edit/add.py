@@ -8,7 +8,7 @@ from typing import Any
 
 from codegen import abi
 from codegen.allow import completed, refusal
-from codegen.edit.point import matches, named
+from codegen.edit.point import matches, named, serves
 from codegen.load import load
 from codegen.model import Matrix, Range, Value, Variant, choices
 from codegen.rows import Entry, Table, entries, with_field, with_row, with_table
@@ -36,7 +36,8 @@ def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
     priority = fields.pop("priority", None)
     whole = complete(matrix, before, op, arch, fields)
     problems: list[str] = []
-    for path, lines in _edits(matrix, before, folder, {"op": op, "arch": arch, **whole}, priority):
+    wanted = {"op": op, "arch": arch, **whole}
+    for path, lines in _edits(matrix, before, folder, wanted, priority):
         text = path.read_text(encoding="utf-8")
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         try:
@@ -44,7 +45,7 @@ def add(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]:
         except MatrixError as error:
             problems = error.problems
         else:
-            if any(_serves(variant, op, arch, whole) for variant in after):
+            if any(serves(variant, wanted) for variant in after):
                 old = {variant.name: variant.accepts for variant in before}
                 return tuple(v.name for v in after if old.get(v.name) != v.accepts)
         path.write_text(text, encoding="utf-8")
@@ -75,20 +76,13 @@ def complete(
     reason = refusal(matrix, op, arch, fields)
     if reason:
         raise MatrixError([f"it cannot be added: {reason}"])
+    held = [variant.name for variant in variants if serves(variant, {"op": op, "arch": arch, **fields})]
+    if held:
+        raise MatrixError([f"the matrix holds this point already: {', '.join(held)}"])
     others = [dict(variant.baked) for variant in variants if (variant.op, variant.arch) == (op, arch)]
     nearest = max(others, key=lambda baked: len(baked.items() & fields.items()), default={})
     fields = completed(matrix.boxes(op, arch), traits, fields, nearest)
-    if any(_serves(variant, op, arch, fields) for variant in variants):
-        raise MatrixError(["the matrix holds this point already"])
     return {name: fields[name] for name in matrix.fields(op) if name in fields}
-
-
-def _serves(variant: Variant, op: str, arch: str, fields: Mapping[str, Value]) -> bool:
-    accepts = dict(variant.accepts)
-    traits = {name: value for name, value in fields.items() if name not in accepts}
-    return matches(variant, op, arch, traits) and all(
-        value in accepts[name] for name, value in fields.items() if name in accepts
-    )
 
 
 def _edits(
@@ -105,6 +99,8 @@ def _edits(
         if shared.get("op") == op and arch in served(path.name, shared, matrix.archs)
     ]
     found = next((variant for variant in variants if matches(variant, op, arch, traits)), None)
+    if found is not None:
+        _widens_alone(variants, found, priority)
     for path, _, _, rows in tables:
         lines = path.read_text(encoding="utf-8").splitlines()
         for entry in rows:
@@ -114,6 +110,14 @@ def _edits(
                 yield from _longer(path, lines, entry, traits, left_out)
     if found is None:
         yield from _new(matrix, folder, tables, point, priority)
+
+
+def _widens_alone(variants: Sequence[Variant], found: Variant, priority: Value | None) -> None:
+    """Refuse to widen a row that makes other variants too, or to say a priority, which stands in the row already."""
+    if priority is not None:
+        raise MatrixError([f"priority: {found.name} stands at {found.where}; change its priority there"])
+    if any((each.where, each.arch) == (found.where, found.arch) and each.name != found.name for each in variants):
+        raise MatrixError([f"{found.where} makes other variants too; write it as two rows first"])
 
 
 def _choices(value: object) -> list[Any]:

@@ -19,8 +19,8 @@ def remove(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]
     """Remove the variants that have all traits that ``point`` names, and return their names.
 
     Widths that it does not name are the default ones.
-    A value of a field that is accepted at run time is taken out of the lists of these variants instead. A table of
-    a device loses them for all of its archs.
+    A value of a field that is accepted at run time is taken out of the lists of these variants instead, where their
+    rows make no others. A table of a device loses them for all of its archs.
 
     Raises
     ------
@@ -44,6 +44,8 @@ def remove(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]
     for entry in reversed(touched):  # so that the lines of the others stay where they are
         made = [variant for variant in before if variant.where == entry.where and variant.arch == arch]
         from_row = [variant for variant in gone if variant.where == entry.where]
+        if served and len(from_row) < len(made):
+            raise MatrixError([f"{entry.where} makes other variants too; write it as two rows first"])
         if served:
             new[entry.path] = _narrowed(new[entry.path], entry, dict(from_row[0].accepts), served)
         elif len(from_row) == len(made):
@@ -53,12 +55,20 @@ def remove(point: Mapping[str, Value], folder: Path = MATRIX) -> tuple[str, ...]
     for path, lines in new.items():
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     try:
-        after = {variant.name: variant for variant in checked(load(folder))}
+        changed = _changed(before, checked(load(folder)))
+        if not changed:
+            raise MatrixError([f"{entry.where}: nothing changed; change the row by hand" for entry in touched])
     except MatrixError:
         for path, text in old.items():
             path.write_text(text, encoding="utf-8")
         raise
-    return tuple(v.name for v in before if v.name not in after or after[v.name].accepts != v.accepts)
+    return changed
+
+
+def _changed(before: Sequence[Variant], after: Sequence[Variant]) -> tuple[str, ...]:
+    """The names of the variants that are gone or accept something else."""
+    left = {variant.name: variant.accepts for variant in after}
+    return tuple(variant.name for variant in before if left.get(variant.name) != variant.accepts)
 
 
 def _narrowed(lines: list[str], entry: Entry, accepts: Mapping[str, Values], served: Mapping[str, Value]) -> list[str]:

@@ -104,6 +104,19 @@ def test_a_new_row_has_the_priority_that_the_point_says(real):
     assert variant(real, name).priority == -3
 
 
+def test_a_row_that_makes_several_variants_is_not_widened_for_one(real):
+    path = real / "cpu.toml"
+    table = '[[kernel]]\nop = "gather_kv"\narch = "cpu"\n'
+    path.write_text(path.read_text().replace(table, f"{table}page_size = 64\n"))
+    with pytest.raises(MatrixError, match=r"cpu\.toml:\d+ makes other variants too; write it as two rows first"):
+        add(parse(["op=gather_kv", "arch=cpu", "kv_dtype=e4m3", "out_dtype=fp16", "page_size=16"]), real)
+
+
+def test_a_payload_names_its_arch(real):
+    point = parse(["op=decode", "arch=sm90", "load=tma", "q_dtype=bf16", "kv_dtype=bf16", "page_size=8"])
+    assert add(point, real) == ("sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64",)
+
+
 def test_comments_survive(real):
     before = [line for line in (real / "cpu.toml").read_text().splitlines() if line.startswith("#")]
     add(parse(["op=decode", "arch=cpu", "q_dtype=fp32", "kv_dtype=bf16"]), real)
@@ -114,9 +127,15 @@ def test_comments_survive(real):
     ("pairs", "said"),
     [
         (["op=decode", "arch=cpu", "q_dtype=e4m3", "kv_dtype=e4m3"], "the CPU engine keeps Q and P"),
-        (["op=decode", "arch=cpu", "q_dtype=bf16", "kv_dtype=bf16"], "the matrix holds this point already"),
+        (["op=decode", "arch=cpu", "q_dtype=bf16", "kv_dtype=bf16"], "the matrix holds this point already: cpu_decode"),
+        (["op=decode", "arch=sm90a", "q_dtype=bf16", "kv_dtype=bf16", "page_size=24"],
+         "the matrix holds this point already: sm90a_decode_qbf16_kvbf16_obf16_gather_rows_m64"),
+        (["op=decode", "arch=sm90a", "q_dtype=bf16", "kv_dtype=bf16", "load=tma", "page_size=24", "priority=99"],
+         r"priority: sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64 stands at sm90\.toml:\d+; change its priority there"),
         (["op=decode", "arch=cpu", "q_dtype=fp64", "kv_dtype=bf16"], "q_dtype fp64 is outside the domain"),
         (["op=decode", "arch=tpu"], "arch: got 'tpu'; accepts cpu"),
+        (["op=decode"], "arch is missing; accepts cpu, sm100f, sm90a"),
+        (["arch=cpu"], "op is missing; accepts decode"),
         (["op=encode", "arch=cpu"], "op: got 'encode'"),
         (["op=decode", "arch=cpu", "colour=red"], "unknown field 'colour'"),
         (["op=decode", "arch"], "'arch': write <field>=<value>"),
@@ -130,7 +149,7 @@ def test_comments_survive(real):
         (["op=decode", "arch=sm90a", "q_dtype=bf16", "kv_dtype=bf16", "out_dtype=fp32"], "the element type of Q"),
         (["op=sparse_prefill", "arch=sm100f", "q_dtype=bf16", "kv_dtype=bf16"], "has no sparse prefill"),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_says_why_and_changes_nothing(real, pairs, said):
     before = {path: path.read_text() for path in real.iterdir()}
     with pytest.raises(MatrixError, match=said):

@@ -53,7 +53,7 @@ def addable(op, arch):
         except MatrixError as error:
             (problem,) = error.problems
             assert problem == (
-                "the matrix holds this point already"
+                f"the matrix holds this point already: {MATRIX_OF_ROOT.variant_name(arch, op, point)}"
                 if (op, arch, frozenset(point.items())) in SERVED
                 else f"it cannot be added: {refusal(MATRIX_OF_ROOT, op, arch, point)}"
             )

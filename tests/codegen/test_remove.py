@@ -6,12 +6,14 @@ from difflib import SequenceMatcher
 
 import pytest
 
+from codegen.edit import remove as removal
 from codegen.edit.add import add
 from codegen.edit.point import parse
 from codegen.edit.remove import remove
 from codegen.load import load
 from codegen.schema import MatrixError
 from codegen.validate import checked
+from tests.codegen.conftest import ARCH
 
 
 def changes(folder, name, pairs):
@@ -100,12 +102,45 @@ def test_a_value_that_is_accepted_leaves_the_list(real):
         (["op=decode", "arch=cpu", "kv_dtype=bf16", "q_dtype=fp32"], "the matrix holds no such variant"),
         (["op=decode", "arch=sm90a", "schedule=swap_ab", "page_size=64"], "page_size is no list with 64 in it"),
         (["op=gather_kv", "arch=cpu", "kv_dtype=e4m3", "out_dtype=fp16"], "write it as two rows first"),
+        (["op=decode", "arch=sm100f", "q_dtype=e4m3", "out_dtype=fp16", "load=cpasync", "schedule=individual",
+          "page_size=1"], r"sm100\.toml:\d+ makes other variants too; write it as two rows first"),
         (["op=decode", "arch=cpu", "colour=red"], "unknown field 'colour'"),
         (["op=encode", "arch=cpu"], "op: got 'encode'"),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_says_why_and_changes_nothing(real, pairs, said):
     before = {path: path.read_text() for path in real.iterdir()}
     with pytest.raises(MatrixError, match=said):
         remove(parse(pairs), real)
     assert {path: path.read_text() for path in real.iterdir()} == before
+
+
+ROW = """
+[[kernel]]
+op = "store_kv"
+arch = "cpu"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('rows = [{ in_dtype = "fp32", kv_dtype = ["fp32", "e4m3"] }]\n',
+         "cpu.toml:19: rows: write each on a line of its own, in braces, below 'rows = ['"),
+        ('in_dtype = "fp32"\nkv_dtype = [\n  "fp32",\n  "e4m3",\n]\n',
+         "cpu.toml:23: kv_dtype: write the list on one line"),
+    ],
+)  # fmt: skip
+def test_a_row_that_is_written_in_another_form_is_refused(folder, text, said):
+    path = folder / "cpu.toml"
+    path.write_text(ARCH + ROW + text)
+    with pytest.raises(MatrixError) as caught:
+        remove(parse(["op=store_kv", "arch=cpu", "kv_dtype=e4m3"]), folder)
+    assert caught.value.problems == [said]
+    assert path.read_text() == ARCH + ROW + text
+
+
+def test_a_removal_that_changes_nothing_is_no_success(real, monkeypatch):
+    monkeypatch.setattr(removal, "without", lambda lines, _: lines)
+    with pytest.raises(MatrixError, match=r"cpu\.toml:\d+: nothing changed; change the row by hand"):
+        remove(parse(["op=to_global_indices", "arch=cpu"]), real)
