@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from codegen import readme, sync
 from codegen.edit.add import add
-from codegen.edit.point import parse
+from codegen.edit.point import asked, parse, serves
 from codegen.edit.remove import remove
 from codegen.load import load
-from codegen.model import Variant
+from codegen.model import Values, Variant
 from codegen.render import SOURCE_SUFFIX, render
 from codegen.render.pages import box_text, reason_texts, values_text
 from codegen.schema import MatrixError
@@ -75,10 +75,10 @@ def _check(_: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    wanted = parse(options.point)
-    for variant in checked(load()):
-        facts = {"op": variant.op, "arch": variant.arch, **dict(variant.baked)}
-        if all(facts.get(name) == value for name, value in wanted.items()):
+    matrix = load()
+    wanted = asked(matrix, parse(options.point))
+    for variant in checked(matrix):
+        if serves(variant, wanted):
             print(variant.name)
     return 0
 
@@ -104,9 +104,19 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _change(options: argparse.Namespace) -> int:
-    for name in options.change(parse(options.point)):
+    before = _accepts()
+    changed = options.change(parse(options.point))
+    after = _accepts()
+    for name in changed:
         print(name)
+        if name in before and name in after:
+            print(f"  accepts   {values_text(after[name])}")
     return _generate(options)
+
+
+def _accepts() -> dict[str, dict[str, Values]]:
+    """What each variant accepts at run time, by its name."""
+    return {variant.name: dict(variant.accepts) for variant in checked(load())}
 
 
 def _bench(_: argparse.Namespace) -> int:

@@ -35,6 +35,29 @@ def test_check_and_list(capsys):
     ]
 
 
+def test_list_knows_payloads_and_what_is_accepted_at_run_time(capsys):
+    assert main(["list", "op=decode", "arch=sm90", "q_dtype=bf16", "kv_dtype=bf16", "d_qk=576", "page_size=24"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["sm90a_decode_qbf16_kvbf16_obf16_gather_rows_m64"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (["op=decod"], "op: got 'decod'; accepts decode, "),
+        (["arch=sm80"], "arch: got 'sm80'; accepts cpu, "),
+        (["kv_dtyp=bf16"], "unknown field 'kv_dtyp'; accepts op, arch, q_dtype, "),
+        (["op=store_kv", "q_dtype=bf16"], "unknown field 'q_dtype'; accepts op, arch, in_dtype, "),
+        (["kv_dtype=bf61"], "kv_dtype: got 'bf61'; accepts fp32, fp16, bf16, "),
+        (["page_size=0"], "page_size: got 0; accepts 1 and up"),
+    ],
+)
+def test_list_refuses_what_no_variant_could_have(capsys, pairs, said):
+    assert main(["list", *pairs]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith(said)
+    assert captured.out == ""
+
+
 def test_explain_names_row_and_unit(capsys):
     assert main(["explain", "cpu_decode_qbf16_kve4m3_obf16_direct_split"]) == 0
     out = capsys.readouterr().out
@@ -72,6 +95,15 @@ def test_add_then_remove(copy, capsys):
     assert "sm90a_decode_qfp16_kvfp16_ofp16_gather_rows_m64" in capsys.readouterr().out
     assert (copy / "generated" / "sm90" / "decode_qfp16_gather_rows_m64.cu").is_file()
     assert sorted((copy / "matrix" / "sm90.toml").read_text().split()) == sorted(before.split())
+
+
+def test_add_says_what_a_variant_accepts_now(copy, capsys):
+    point = ["op=decode", "arch=sm90a", "load=tma", "q_dtype=bf16", "kv_dtype=bf16", "page_size=8"]
+    assert main(["add", *point]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "sm90a_decode_qbf16_kvbf16_obf16_tma_rows_m64",
+        "  accepts   kv_layout contiguous, paged; page_size 8 and up, multiples of 8; num_heads 1 to 256; q_len 1 and up",
+    ]
 
 
 def test_check_names_orphans_after_a_revert_and_what_mends_them(copy, capsys):
