@@ -34,7 +34,9 @@ def compare(files: Mapping[str, str], folder: Path = GENERATED) -> Difference:
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     return Difference(
         missing=tuple(sorted(set(files) - present)),
-        stale=tuple(sorted(name for name in present & set(files) if (folder / name).read_text() != files[name])),
+        stale=tuple(
+            sorted(name for name in present & set(files) if (folder / name).read_bytes() != files[name].encode())
+        ),
         orphan=tuple(sorted(present - set(files))),
     )
 

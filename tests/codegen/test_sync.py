@@ -34,3 +34,11 @@ def test_equal_files_keep_their_time_stamp(tmp_path):
     before = (tmp_path / "a.txt").stat().st_mtime_ns
     sync.write({**FILES, "folder/b.txt": "new\n"}, tmp_path)
     assert (tmp_path / "a.txt").stat().st_mtime_ns == before
+
+
+def test_files_are_compared_byte_by_byte(tmp_path):
+    sync.write(FILES, tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"a\r\n")
+    (tmp_path / "folder" / "b.txt").write_bytes(b"\xff\n")
+    assert sync.write(FILES, tmp_path).stale == ("a.txt", "folder/b.txt")
+    assert (tmp_path / "a.txt").read_bytes() == b"a\n"
