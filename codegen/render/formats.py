@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from codegen.formats import Format, Formats, Scales
+from codegen.formats import Format, Formats, Part, Scales
 
 
 def context(formats: Formats) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _parts(row: Format) -> Iterator[dict[str, str]]:
     scales = row.scales
     assert scales is not None
     in_page, at_end = scales.place == "page", scales.place == "row_end"
-    used = -(-row.latent.columns // scales.group) * (4 if scales.type == "fp32" else 1)
+    used = Part(-(-row.latent.columns // scales.group), scales.type).bytes
     padding = f", then {row.scale_bytes - used} unused" if row.scale_bytes > used else ""
     groups = row.latent.columns // scales.group
     order = f", that of group g at {groups // scales.interleave} (g % {scales.interleave}) + g / {scales.interleave}"

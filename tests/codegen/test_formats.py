@@ -18,7 +18,7 @@ from codegen.edit.add import add
 from codegen.edit.remove import remove
 from codegen.load import load
 from codegen.render import render
-from codegen.render.formats import fields
+from codegen.render.formats import fields, page
 from codegen.schema import MATRIX, MatrixError
 from codegen.validate import checked
 from tests.support.formats import NEXT, with_next
@@ -68,6 +68,24 @@ def test_the_offsets_of_every_format_are_those_counted_by_hand():
     assert set(rows) >= set(LAYOUTS)
     for key, layout in LAYOUTS.items():
         assert {name: rows[key][name] for name in layout} == layout, key
+
+
+def test_the_page_counts_padding_by_the_type_of_the_scales():
+    stated = """
+[default_widths]
+latent = 512
+rope = 64
+
+[[format]]
+name = "fp8_next"
+latent = { columns = 512, type = "e4m3" }
+rope = { columns = 64, type = "bf16" }
+scales = { type = "fp16", group = 128, place = "row", bytes = 16 }
+token_bytes = 656
+"""
+    (layout,) = page(formats.parse(stated))["layouts"]
+    scales = next(part["holds"] for part in layout["parts"] if "scales" in part["holds"])
+    assert scales.endswith("4 fp16 scales, each of 128 columns, then 8 unused")
 
 
 def test_a_format_of_a_next_model_needs_a_row_and_its_header_compiles(extended, tmp_path):
