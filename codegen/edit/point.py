@@ -83,7 +83,7 @@ def _one_of(name: str, value: Value | None, accepted: Iterable[str]) -> Value:
 
 
 def serves(variant: Variant, point: Mapping[str, Value]) -> bool:
-    """Whether a variant has every value of a point, which may name op, arch, traits and what is accepted at run time."""
+    """Whether a variant has every value of a point: op, arch, traits, and what is accepted at run time."""
     traits = {name: (value,) for name, value in variant.baked}
     held: dict[str, Values] = {"op": (variant.op,), "arch": (variant.arch,), **traits, **dict(variant.accepts)}
     return all(name in held and value in held[name] for name, value in point.items())

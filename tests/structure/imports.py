@@ -1,7 +1,7 @@
 """Who imports whom in a package, read from its syntax: ``python -m tests.structure.imports [FOLDER]`` reports it.
 
-A room is a module, an edge is an import of one module by another wherever in the file it stands, and the floors are
-the longest chain of edges. An import for type checkers only counts too: a reader has to follow it all the same.
+An edge is an import of one module by another wherever in the file it stands. An import for type checkers only counts
+too: a reader has to follow it all the same.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def graph(package: Path) -> Graph:
     return {name: frozenset(_imported(path, files)) - {name} for name, path in files.items()}
 
 
-def circles(edges: Graph) -> list[tuple[str, ...]]:
-    """One circle of imports, first module repeated at its end; none where there is no circle."""
+def cycles(edges: Graph) -> list[tuple[str, ...]]:
+    """One cycle of imports, first module repeated at its end; none where there is no cycle."""
     try:
         TopologicalSorter({name: sorted(known) for name, known in edges.items()}).prepare()
     except CycleError as error:
@@ -33,8 +33,8 @@ def circles(edges: Graph) -> list[tuple[str, ...]]:
     return []
 
 
-def floors(edges: Graph) -> int:
-    """Modules in the longest chain of imports; the modules of a circle count as they are first met."""
+def longest_chain(edges: Graph) -> int:
+    """Modules in the longest chain of imports; the modules of a cycle count as they are first met."""
     heights: dict[str, int] = {}
 
     def height(name: str, below: frozenset[str]) -> int:
@@ -47,13 +47,13 @@ def floors(edges: Graph) -> int:
 
 
 def report(package: Path) -> str:
-    """Rooms, floors and edges of a package in one line."""
+    """Modules, longest chain of imports and edges of a package in one line."""
     edges = graph(package)
-    level = sum(name.count(".") == 1 for name in edges)
-    found = "; ".join(" -> ".join(circle) for circle in circles(edges)) or "none"
+    top = sum(name.count(".") == 1 for name in edges)
+    found = "; ".join(" -> ".join(cycle) for cycle in cycles(edges)) or "none"
     return (
-        f"{len(edges)} rooms ({level} on the top level), {floors(edges)} floors, "
-        f"{sum(map(len, edges.values()))} edges, circle: {found}"
+        f"{len(edges)} modules ({top} on the top level), longest chain {longest_chain(edges)}, "
+        f"{sum(map(len, edges.values()))} edges, cycles: {found}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The imports of ``mla_kernels`` go one way: no circle, and from each level to those below it only."""
+"""The imports of ``mla_kernels`` go one way: no cycle, and from each level to those below it only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.structure.imports import PACKAGE, ROOT, circles, graph, report
+from tests.structure.imports import PACKAGE, ROOT, cycles, graph, report
 
 LEVELS = (
     ("_launcher",),
@@ -36,8 +36,8 @@ def level(module: str) -> int:
     return next(number for number, names in enumerate(LEVELS) if top in names)
 
 
-def test_there_is_no_circle():
-    assert circles(graph(PACKAGE)) == []
+def test_there_is_no_cycle():
+    assert cycles(graph(PACKAGE)) == []
 
 
 def test_every_import_goes_down():
@@ -70,17 +70,17 @@ def package(tmp_path):
     return folder
 
 
-def test_a_circle_is_found_wherever_an_import_stands(package):
-    assert circles(graph(package)) in (
+def test_a_cycle_is_found_wherever_an_import_stands(package):
+    assert cycles(graph(package)) in (
         [("toy.left", "toy.right", "toy.left")],
         [("toy.right", "toy.left", "toy.right")],
     )
-    assert "circle: none" not in report(package)
+    assert "cycles: none" not in report(package)
 
 
-def test_rooms_floors_and_edges_are_counted(package):
+def test_modules_chains_and_edges_are_counted(package):
     (package / "right.py").write_text("name = 1\n")
-    assert report(package) == "4 rooms (3 on the top level), 3 floors, 2 edges, circle: none"
+    assert report(package) == "4 modules (3 on the top level), longest chain 3, 2 edges, cycles: none"
 
 
 def test_the_docs_name_the_levels():
