@@ -15,15 +15,14 @@ from codegen.pages import block
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = ROOT / "docs" / "mutants.md"
 SOURCES = ("ci", "codegen", "generated", "package", "templates", "tests")
-OUTCOMES = ("killed", "timed out", "survived", "not built", "not applied")
-"""A mutant that is stopped at the limit of its tests counts as killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """What became of a mutant: the test that noticed it, and the seconds that building and testing took.
 
-    ``mutant`` and ``sources`` are hashes of the row and of the sources that were changed.
+    ``outcome`` is killed, timed out (which counts as killed), survived, not built or not applied. ``mutant`` and
+    ``sources`` are hashes of the row and of the sources that were changed.
     """
 
     outcome: str

@@ -146,15 +146,16 @@ def main() -> None:
     by_name = {step.name: step for step in steps(PAGE.read_text(encoding="utf-8"))}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     outside = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    build, check, upload = (by_name[name] for name in ONCE)
     if fresh(DIST, commit.strip()):
-        print(f"3. Build: skipped, dist/ is of commit {commit.strip()}")
+        print(f"{build.name}: skipped, dist/ is of commit {commit.strip()}")
     else:
-        follow(by_name["3. Build"], outside)
-    follow(by_name["4. Check"], outside)
+        follow(build, outside)
+    follow(check, outside)
     found = pythons()
     with tempfile.TemporaryDirectory() as folder, index(Path(folder)) as url:
         variables = environment(url)
-        follow(by_name["5. Upload"], variables)
+        follow(upload, variables)
         for python in found:
             for name in WITH_EVERY_PYTHON:
                 follow(by_name[name], {**variables, "PYTHON": python})

@@ -66,7 +66,7 @@ def _scalar(op: Op, scalar: Scalar) -> str:
 
 
 def _op(op: Op) -> str:
-    pascal = _pascal(op.name)
+    pascal = op.pascal
     return _initialiser(
         _quoted(op.name),
         op.offsets["sizeof"],
@@ -93,10 +93,6 @@ def _ragged(op: Op) -> tuple[int, int, int]:
     )
 
 
-def _pascal(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
-
-
 def context() -> dict[str, Any]:
     """Everything that ``abi.h``, ``abi_layout.cpp`` and ``bindings.h`` print."""
     return {
@@ -105,7 +101,7 @@ def context() -> dict[str, Any]:
         "ops": [
             {
                 "name": op.name,
-                "pascal": _pascal(op.name),
+                "pascal": op.pascal,
                 "dims": op.dims,
                 "fields": [
                     {

@@ -17,13 +17,12 @@ def header(variant: Variant, suffix: str) -> str:
 
 def type_of(matrix: Matrix, variant: Variant) -> str:
     """The class of a variant, such as ``mla::cpu::Decode<mla::DType::bf16, ..., mla::Schedule::split>``."""
-    name = "".join(word.capitalize() for word in variant.op.split("_"))
     known = _known(matrix, _tables(matrix, variant.folder, variant.op))
     baked = [(trait, value) for trait, value in variant.baked if trait in known]
     while baked and baked[-1][1] == matrix.traits[baked[-1][0]].unnamed:
         baked.pop()  # the class has a default for it
     arguments = ", ".join(_value(matrix, trait, value, "mla::") for trait, value in baked)
-    return f"mla::{variant.folder}::{name}" + (f"<{arguments}>" if arguments else "")
+    return f"mla::{variant.folder}::{abi.OP[variant.op].pascal}" + (f"<{arguments}>" if arguments else "")
 
 
 def operations(matrix: Matrix, variants: Sequence[Variant]) -> dict[str, Any]:

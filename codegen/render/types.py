@@ -16,7 +16,6 @@ def names(matrix: Matrix) -> dict[str, Any]:
     return {
         "abi_hash": abi.abi_hash(),
         "constants": {
-            "STATUSES": abi.STATUS,
             "FIELDS": tuple(dict.fromkeys(fields)),
             "DTYPES": matrix.enums["DType"],
             "KV_LAYOUTS": matrix.domains["kv_layout"],

@@ -234,6 +234,11 @@ class Op:
     doc: str = ""
 
     @property
+    def pascal(self) -> str:
+        """The name of its classes: ``SparseDecode``."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
     def inputs(self) -> tuple[Tensor, ...]:
         """The tensors that callers must bring."""
         return tuple(tensor for tensor in self.tensors if tensor.role != "output")

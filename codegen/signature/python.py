@@ -25,7 +25,7 @@ def context(served: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 def _op(op: Op, served: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": op.name,
-        "pascal": "".join(word.capitalize() for word in op.name.split("_")),
+        "pascal": op.pascal,
         "options": [option.name for option in op.options],
         "planned": [scalar.name for scalar in op.scalars if scalar.planned],
         "unplanned": " and ".join(f"is_preset({s.name}, {_default(s)})" for s in op.scalars if s.planned),

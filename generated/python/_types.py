@@ -5,18 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 ABI_HASH = "37a74483f1e08d68"
-STATUSES = (
-    "ok",
-    "dtype",
-    "device",
-    "shape",
-    "stride",
-    "alignment",
-    "range",
-    "workspace",
-    "unsupported",
-    "internal",
-)
 FIELDS = (
     "op",
     "arch",
