@@ -75,6 +75,9 @@ def _faults(name: str, text: str) -> tuple[str, ...]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        marker = next((number for number, line in enumerate(text.splitlines(), 1) if line.startswith("<<<<<<<")), None)
+        if marker is not None:
+            return (f"{name}:{marker}: a merge conflict begins here; choose the rows, then nox -s generate",)
         said, _, place = str(error).partition(" (at line ")
         line = place.partition(",")[0] or text.count("\n") + 1
         return (f"{name}:{line}: this is not TOML: {said}",)
@@ -125,7 +128,10 @@ def _said(error: ValidationError) -> Iterator[tuple[tuple[str | int, ...], str]]
     if "propertyNames" in error.absolute_schema_path:
         yield (*path, error.instance), f"{_dotted(path)}name: got {error.instance!r}; accepts {schema['description']}"
         return
-    yield path, f"{_dotted(path)}got {error.instance!r}; accepts {schema['description']}"
+    accepts = schema["description"]
+    if schema.get("format") == "element":
+        accepts += f": {', '.join(BITS)}; a new one is added to codegen/schema/__init__.py"
+    yield path, f"{_dotted(path)}got {error.instance!r}; accepts {accepts}"
 
 
 def _dotted(path: Iterable[str | int]) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from codegen import schema
 from codegen.load import load
-from codegen.schema import MATRIX, MatrixError
+from codegen.schema import BITS, MATRIX, MatrixError
 from codegen.schema.lines import line_of
 from codegen.validate import checked
 
@@ -164,6 +164,19 @@ def test_all_faults_of_all_files_are_said_at_once(real):
     (real / "broken.toml").write_text("[[kernel]]\nop = 'decode'\narch = \n")
     found = {(match[1], int(match[2])) for fault in faults(real) if (match := PLACE.match(fault))}
     assert found == {*wanted, ("broken.toml", 3)}
+
+
+def test_the_place_of_a_merge_conflict_is_said(real):
+    row = '  { in_dtype = "fp16", out_dtype = "fp16" },\n'
+    line = change(real, "cpu.toml", row, f"<<<<<<< HEAD\n{row}=======\n>>>>>>> other\n")
+    assert faults(real) == [f"cpu.toml:{line}: a merge conflict begins here; choose the rows, then nox -s generate"]
+
+
+def test_the_type_of_an_element_is_said_with_all_that_there_are(real):
+    line = change(real, "formats.toml", 'type = "fp32" }', 'type = "e5m2" }')
+    (found,) = faults(real)
+    assert found.startswith(f"formats.toml:{line}: format.latent.type: got 'e5m2'; accepts the type of an element: ")
+    assert found.endswith(f": {', '.join(BITS)}; a new one is added to codegen/schema/__init__.py")
 
 
 def test_what_rows_mean_is_said_at_once_too(real):
