@@ -156,12 +156,14 @@ def _trait_domain(where: str, trait: Trait, table: Mapping[str, Any], enums: Map
 
 
 def _row(matrix: Matrix, entry: Entry) -> Row:
-    fields, where = entry.fields, entry.where
-    op = _op(where, fields)
+    fields = entry.fields
+    op = _op(entry.at("op"), fields)
     points = {name: shapes.values(value) for name, value in fields.items() if name not in BESIDE}
     left_out = matrix.unnamed(op) if op in abi.OP else {}
-    archs = shapes.served(where, fields, matrix.archs)
-    return Row(where, op, archs, {**left_out, **points}, fields.get("priority", 0), fields.get("accuracy", ""))
+    archs = shapes.served(entry.at("device"), fields, matrix.archs)
+    places = {name: entry.at(name) for name in fields}
+    said = fields.get("priority", 0), fields.get("accuracy", "")
+    return Row(entry.where, op, archs, {**left_out, **points}, *said, places)
 
 
 def _op(where: str, fields: Mapping[str, Any]) -> str:

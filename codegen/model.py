@@ -146,6 +146,7 @@ class Row:
 
     A trait with several values makes a variant of each. A field that a row leaves out is accepted as far as there are
     kernels for it. ``accuracy`` says how far outputs are from exact arithmetic where that is more than rounding.
+    ``places`` has the file and the line of each field.
     """
 
     where: str
@@ -154,6 +155,11 @@ class Row:
     fields: Mapping[str, Values]
     priority: int = 0
     accuracy: str = ""
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, name: str) -> str:
+        """Where a field stands, which may be the row's table."""
+        return self.places.get(name, self.where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codegen.schema import MatrixError
+from codegen.schema.lines import line_of
 
 ROWS = re.compile(r"rows = \[(\])?\s*(#.*)?$")
 ROW = re.compile(r"(?P<indent>\s*)(?P<row>\{.*\})(?P<rest>,?\s*(#.*)?)$")
@@ -38,6 +39,8 @@ class Entry:
     line: int
     own: Mapping[str, Any]
     shared: Mapping[str, Any]
+    places: Mapping[str, str]
+    """Where each field of its table stands."""
 
     @property
     def where(self) -> str:
@@ -48,6 +51,10 @@ class Entry:
     def fields(self) -> dict[str, Any]:
         """What the row says with its table."""
         return {**self.shared, **self.own}
+
+    def at(self, name: str) -> str:
+        """Where a field stands, in the row or in its table; the table where neither has it."""
+        return self.where if name in self.own else self.places.get(name, f"{self.path.name}:{self.table.header + 1}")
 
 
 @lru_cache(maxsize=64)
@@ -68,13 +75,14 @@ def entries(path: Path, kind: str) -> Iterator[tuple[Table, Mapping[str, Any], l
     stated, places = document(text).get(kind, []), list(tables(text.splitlines(), kind))
     if len(stated) != len(places):
         raise MatrixError([f"{path.name}: write each {kind} as a table of its own, below a line [[{kind}]]"])
-    for place, table in zip(places, stated, strict=True):
+    for number, (place, table) in enumerate(zip(places, stated, strict=True)):
         shared = {name: value for name, value in table.items() if name != "rows"}
+        at = {name: f"{path.name}:{line_of(text, (kind, number, name))}" for name in shared}
         rows, lines = table.get("rows", [{}]), place.rows if "rows" in table else (place.header,)
         if lines is None or len(rows) != len(lines):
             where = f"{path.name}:{place.header + 1}: rows"
             raise MatrixError([f"{where}: write each on a line of its own, in braces, below 'rows = ['"])
-        yield place, shared, [Entry(path, place, line, own, shared) for line, own in zip(lines, rows, strict=True)]
+        yield place, shared, [Entry(path, place, line, own, shared, at) for line, own in zip(lines, rows, strict=True)]
 
 
 def tables(lines: list[str], kind: str) -> Iterator[Table]:

@@ -13,10 +13,13 @@ from codegen.model import Allow, Matrix, Row, Variant, choices, meet, text_of, w
 from codegen.models import peers
 from codegen.schema import MatrixError
 
+ANY_ROW = "op, arch, device, priority, accuracy"
+"""What a row may say beside the fields of its op."""
+
 
 def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
     """One line per problem, each naming its row and what to do; an empty list for a sound matrix."""
-    return [
+    found = [
         *formats.problems(matrix.formats),
         *models.problems(matrix.models, matrix.formats.types),
         *peers.problems(matrix.peers, matrix.models, matrix.archs),
@@ -29,6 +32,7 @@ def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
         *_clashes(variants),
         *_ties(matrix, variants),
     ]
+    return list(dict.fromkeys(found))  # what a table says is wrong once, not in each of its rows
 
 
 def checked(matrix: Matrix) -> tuple[Variant, ...]:
@@ -83,15 +87,15 @@ def _shared_points(matrix: Matrix) -> Iterator[str]:
 
 def _row(matrix: Matrix, row: Row) -> Iterator[str]:
     if row.op not in abi.OP:
-        yield f"{row.where}: op: got {row.op!r}; accepts {', '.join(abi.OP)}"
+        yield f"{row.at('op')}: op: got {row.op!r}; accepts {', '.join(abi.OP)}"
         return
     traits, wanted = abi.OP[row.op].traits, matrix.fields(row.op)
-    found = [f"{row.where}: arch: got {arch!r}; accepts {text_of(tuple(matrix.archs))}" for arch in row.archs
+    found = [f"{row.at('arch')}: arch: got {arch!r}; accepts {text_of(tuple(matrix.archs))}" for arch in row.archs
              if arch not in matrix.archs]  # fmt: skip
-    found += [f"{row.where}: unknown field {name!r}; {row.op} has {', '.join(wanted)}" for name in row.fields
-              if name not in wanted]  # fmt: skip
+    found += [f"{row.at(name)}: unknown field {name!r}; {row.op} has {', '.join(wanted)}, and every row {ANY_ROW}"
+              for name in row.fields if name not in wanted]  # fmt: skip
     found += [f"{row.where}: trait {name!r} is missing" for name in traits if name not in row.fields]
-    found += [f"{row.where}: {name} is in the variant's name, and a range is not" for name in traits
+    found += [f"{row.at(name)}: {name} is in the variant's name, and a range is not" for name in traits
               if name in row.fields and not choices(row.fields[name])]  # fmt: skip
     yield from found
     if found:

@@ -9,6 +9,17 @@ from codegen.schema import MatrixError
 from codegen.validate import checked
 from tests.codegen.conftest import ARCH, ROW
 
+TABLE = """
+[[kernel]]
+op = "store_kv"
+arch = "cpu"
+priority = 3
+rows = [
+  { in_dtype = "fp32", kv_dtype = "fp32" },
+  { in_dtype = "bf16", kv_dtype = "bf16" },
+]
+"""
+
 
 def test_the_real_matrix_is_sound():
     assert len(checked(load())) > 40
@@ -133,6 +144,27 @@ def test_a_row_accepts_no_more_than_its_kernel(problems_of):
     text = DECODE.format(load="tma", schedule="split", priority=0, minimum=1, maximum=64)
     found = problems_of(text + "num_heads = { min = 1 }\n")
     assert found == ["cpu.toml:19: num_heads accepts 1 and up, and cpu.toml:11 allows 1 to 128"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("priority", "priorty", "cpu.toml:22: unknown field 'priorty'; store_kv has in_dtype, kv_dtype, d_qk, d_v, "
+         "page_size, and every row op, arch, device, priority, accuracy"),
+        ('op = "store_kv"', 'op = "stove_kv"', "cpu.toml:20: op: got 'stove_kv'; accepts decode, "),
+        ('arch = "cpu"', 'arch = "gpu"', "cpu.toml:21: arch: got 'gpu'; accepts cpu"),
+    ],
+)  # fmt: skip
+def test_what_a_table_says_is_wrong_once_and_at_its_line(problems_of, before, after, said):
+    assert before in TABLE
+    (found,) = problems_of(TABLE.replace(before, after))
+    assert found.startswith(said)
+
+
+def test_what_a_table_lacks_is_said_once(matrix_of):
+    with pytest.raises(MatrixError) as caught:
+        matrix_of(TABLE.replace('op = "store_kv"\n', ""))
+    assert caught.value.problems == ["cpu.toml:19: field 'op' is missing"]
 
 
 def test_two_tables_do_not_allow_the_same_traits(problems_of):
