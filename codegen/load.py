@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from codegen import abi, formats, models, schema, shapes
-from codegen.model import Allow, Arch, Box, Matrix, Row, Trait, Values, choices
+from codegen.model import Allow, Arch, Box, Matrix, Row, Trait, Values, choices, text_of
 from codegen.models import peers
 from codegen.rows import Entry, document, entries
 from codegen.schema import MATRIX, MatrixError
 from codegen.schema.lines import line_of
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+CSRC = PROJECT.parent / "package" / "csrc"
 BESIDE = ("op", "arch", "device", "folder", "priority", "accuracy", "reasons")
 """What an entry says beside the fields of its points."""
 
@@ -86,12 +87,17 @@ def _tables(texts: Mapping[str, str], sha256: str) -> Matrix:
         traits = {name: shapes.trait(name, table) for _, name, table in stated}
         archs = _archs(texts, problems)
         domains: dict[str, Values] = {"op": tuple(abi.OP), "arch": tuple(archs)}
-        domains |= {name: shapes.domain(table) for _, name, table in _named(texts, "field", problems)}
+        fields = list(_named(texts, "field", problems))
+        domains |= {name: shapes.domain(table) for _, name, table in fields}
         for where, name, table in stated:
             with problems.kept():
                 domains[name] = cache_formats.domains.get(name) or _trait_domain(where, traits[name], table, enums)
         accepted = {name: tuple(table["accepts"]) for _, name, table in _named(texts, "op", problems)}
         problems.extend(_missing(traits, domains))
+        wanted = {trait for op in abi.OPS for trait in op.traits}
+        problems.extend(f"{where}: no op has this trait" for where, name, _ in stated if name not in wanted)
+        wanted |= {name for names in accepted.values() for name in names}
+        problems.extend(f"{where}: no op accepts this field" for where, name, _ in fields if name not in wanted)
     traits |= {name: replace(traits[name], unnamed=width) for name, width in cache_formats.defaults.items()}
     return Matrix(
         enums=enums,
@@ -131,8 +137,28 @@ def _archs(texts: Mapping[str, str], problems: list[str]) -> dict[str, Arch]:
                 problems.append(f"{where}: another arch has this name")
             if arch.payload in {other.payload for other in found.values()}:
                 problems.append(f"{where}: another arch has the payload {arch.payload}")
+            problems.extend(f"{where}: {fault}" for fault in _arch_faults(arch, found.values()))
             found[arch.name] = arch
     return found
+
+
+def _arch_faults(arch: Arch, others: Iterable[Arch]) -> Iterator[str]:
+    """What an arch says of ops, traits and devices that there are not."""
+    for field, ops in {
+        "tensor_cores": arch.tensor_cores,
+        "other_schedules": arch.other_schedules,
+        "one_unit": tuple(arch.one_unit),
+    }.items():
+        yield from (f"{field}: got {op!r}; accepts {', '.join(abi.OP)}" for op in ops if op not in abi.OP)
+    for op, traits in arch.one_unit.items():
+        known = abi.OP[op].traits if op in abi.OP else traits
+        yield from (f"one_unit.{op}: got {name!r}; accepts {', '.join(known)}" for name in traits if name not in known)
+    if arch.device == "cuda" and not arch.capabilities:
+        yield "field 'capabilities' is missing, by which a GPU finds its payload"
+    for other in others:
+        for capability in arch.capabilities:
+            if capability in other.capabilities:
+                yield f"capabilities: {capability} is one of arch {other.name} already"
 
 
 def _missing(traits: Mapping[str, Trait], domains: Mapping[str, Values]) -> list[str]:
@@ -150,6 +176,9 @@ def _trait_domain(where: str, trait: Trait, table: Mapping[str, Any], enums: Map
     listed = shapes.values(table.get("values", list(everything)))
     if trait.enum and not set(choices(listed)) <= set(everything):
         shapes.refuse(f"{where}: values", table["values"], ", ".join(everything))
+    for got, known in [*((key, everything) for key in trait.instead), *((v, listed) for v in trait.instead.values())]:
+        if got not in known:
+            shapes.refuse(f"{where}: instead", got, text_of(known))
     if not listed:
         shapes.refuse(f"{where}: values", [], "at least one value")
     return listed
@@ -176,6 +205,9 @@ def _allows(matrix: Matrix, where: str, shared: Mapping[str, Any], rows: list[En
     """An ``[[allow]]`` table once for each of its archs."""
     op, archs = _op(where, shared), shapes.served(where, shared, matrix.archs)
     reasons = shared.get("reasons", {})
+    folders = sorted(path.name for path in CSRC.glob("*") if path.is_dir())
+    if folders and shared.get("folder", folders[0]) not in folders:  # a copy of codegen/ may stand without the kernels
+        shapes.refuse(f"{where}: folder", shared["folder"], f"the folders of package/csrc/: {', '.join(folders)}")
     if op not in abi.OP:
         shapes.refuse(f"{where}: op", op, ", ".join(abi.OP))
     for arch in archs:

@@ -21,10 +21,9 @@ def problems(matrix: Matrix, variants: Sequence[Variant]) -> list[str]:
     """One line per problem, each naming its row and what to do; an empty list for a sound matrix."""
     found = [
         *formats.problems(matrix.formats),
-        *models.problems(matrix.models, matrix.formats.types),
+        *models.problems(matrix.models, matrix.formats.types, matrix.archs),
         *peers.problems(matrix.peers, matrix.models, matrix.archs),
         *_fields(matrix),
-        *_archs(matrix),
         *(problem for allow in matrix.allows for problem in _allow(matrix, allow)),
         *_shared_points(matrix),
         *(problem for row in matrix.rows for problem in _row(matrix, row)),
@@ -58,13 +57,6 @@ def _fields(matrix: Matrix) -> Iterator[str]:
     for op_name in matrix.accepted:
         if op_name not in abi.OP:
             yield f"op.{op_name}: no such op; accepts {', '.join(abi.OP)}"
-
-
-def _archs(matrix: Matrix) -> Iterator[str]:
-    for arch in matrix.archs.values():
-        for op in arch.tensor_cores:
-            if op not in abi.OP:
-                yield f"arch {arch.name}: tensor_cores: got {op!r}; accepts {', '.join(abi.OP)}"
 
 
 def _allow(matrix: Matrix, allow: Allow) -> Iterator[str]:

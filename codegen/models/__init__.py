@@ -101,7 +101,7 @@ def _model(row: Mapping[str, Any]) -> Model:
     return Model(**fields | {name: tuple(row.get(name, {}).items()) for name in ("unserved", "sources")})
 
 
-def problems(models: Models, formats: Iterable[str]) -> list[str]:
+def problems(models: Models, formats: Iterable[str], archs: Iterable[str]) -> list[str]:
     """One line for each thing that is wrong with a row; ``formats`` are the names of ``formats.toml``."""
     known, used = {*formats, *models.unread}, {name for model in models.rows for name in model.caches}
     found = [
@@ -115,7 +115,7 @@ def problems(models: Models, formats: Iterable[str]) -> list[str]:
         for name in model.caches
         if name not in known
     ]
-    return [*found, *_windows(models), *_sources(models), *_twins(models)]
+    return [*found, *_windows(models), *_unserved(models, (*archs, EVERY)), *_sources(models), *_twins(models)]
 
 
 def _windows(models: Models) -> Iterator[str]:
@@ -125,6 +125,15 @@ def _windows(models: Models) -> Iterator[str]:
                 f"{models.where('model', number)}: {model.name}: window {model.window} is more than topk {model.topk}, "
                 "which counts the tokens of the window too"
             )
+
+
+def _unserved(models: Models, known: tuple[str, ...]) -> Iterator[str]:
+    for number, model in enumerate(models.rows):
+        for name, _ in model.unserved:
+            if name not in known:
+                yield (
+                    f"{models.where('model', number)}: {model.name}: unserved: got {name!r}; accepts {', '.join(known)}"
+                )
 
 
 def _sources(models: Models) -> Iterator[str]:

@@ -96,7 +96,7 @@ def _validator() -> Any:
     checker = FormatChecker(formats=())
     for name in FORMATS:
         checker.checks(name)(partial(_has_form, name))
-    extended = validators.extend(Draft202012Validator, {"ordered": _ordered}, type_checker=kinds)
+    extended = validators.extend(Draft202012Validator, {"ordered": _ordered, "holds": _holds}, type_checker=kinds)
     return extended(json.loads(SCHEMA.read_text(encoding="utf-8")), format_checker=checker)
 
 
@@ -110,6 +110,14 @@ def _ordered(_: object, names: Iterable[str], limits: object, __: object) -> Ite
     least, most = (limits.get(name) if isinstance(limits, Mapping) else None for name in names)
     if type(least) is int and type(most) is int and least > most:
         yield ValidationError("not in order")
+
+
+def _holds(_: object, names: Iterable[str], limits: object, __: object) -> Iterator[ValidationError]:
+    """A range that ends, and has a multiple between its ends."""
+    stated = limits if isinstance(limits, Mapping) else {}
+    least, most, step = (stated.get(name, usual) for name, usual in zip(names, (0, None, 1), strict=True))
+    if all(type(limit) is int for limit in (least, most, step)) and step > 0 and most // step * step < least:
+        yield ValidationError("holds no number")
 
 
 def _said(error: ValidationError) -> Iterator[tuple[tuple[str | int, ...], str]]:
