@@ -174,7 +174,7 @@ def building() -> tuple[Job, ...]:
     )
     whole_wheel = (compile_cache(f"{payload}-{where}"), run(f"-s wheels -- {payload}"), keep)
     link = (download(f"{part}-*", "dist/shards"), run(f"-s merge_shards -- {payload}"), keep)
-    sdist = (run("-s wheels -- sdist"), upload("dist-sdist", "dist/*.tar.gz"))
+    sdist = (run("-s wheels -- sdist"), upload("dist-cpu-sdist", "dist/*.tar.gz"))
     title = f"{payload} {where}"
     told = {name: f"${{{{ steps.images.outputs.{name} }}}}" for name in hosted()["runners"]}
     ask = Step("run", run("-s images").value, id="images")
@@ -201,7 +201,7 @@ def judging() -> tuple[Job, ...]:
     where, version = matrix("machine"), matrix("python")
     machines = tuple(map(machine, hosted()["runners"]))
     tested = tuple({**point, "python": tested} for point in machines for tested in hosted()["test_pythons"])
-    check = (download(f"dist-*-{where}"), download("dist-sdist"), run("-s check_wheels index"))
+    check = (download(f"dist-*-{where}"), download("dist-cpu-sdist"), run("-s check_wheels index"))
     test = (download(f"dist-cpu-{where}"), run(f"-s test_wheel --force-python {version}"))
     built = ("build", "merge", "sdist")
     return (
@@ -214,7 +214,14 @@ def judging() -> tuple[Job, ...]:
 
 
 def releasing() -> tuple[Job, ...]:
-    """For a tag, attest what was built, then publish it by trusted publishing."""
+    """For a tag, attest what was built, then publish each distribution by a trusted publisher of its own.
+
+    The index takes one pending publisher for an environment, so every distribution has one. What an earlier attempt
+    published is skipped.
+    """
+    payload = matrix("payload")
+    distributions = tuple({"payload": row.payload} for row in rows())
+    publish = (download(f"dist-{payload}-*"), use("publish", skip_existing=True))
     return (
         Job(
             "attest", "attest", host(), 15, (download("dist-*"), use("attest", subject_path="dist/*")),
@@ -222,8 +229,8 @@ def releasing() -> tuple[Job, ...]:
             permissions={"id-token": "write", "attestations": "write"},
         ),
         Job(
-            "publish", "publish", host(), 15, (download("dist-*"), use("publish")),
-            needs=("attest",), condition=RELEASE, environment="pypi", permissions={"id-token": "write"},
+            "publish", f"publish {payload}", host(), 15, publish, needs=("attest",), matrix=distributions,
+            condition=RELEASE, environment=f"pypi-{payload}", permissions={"id-token": "write"},
         ),
     )  # fmt: skip
 

@@ -96,7 +96,18 @@ def test_nothing_is_published_before_all_is_checked(jobs):
         return needs.union(*(before(other) for other in needs))
 
     assert before("publish") == jobs.keys() - {"publish"}
-    assert jobs["publish"]["environment"] == "pypi"
+
+
+def test_each_distribution_is_published_alone_and_may_be_published_again(jobs, steps):
+    """The index takes one pending publisher for an environment, and refuses a file that it has."""
+    publish = jobs["publish"]
+    assert publish["strategy"]["matrix"]["include"] == [{"payload": row.payload} for row in rows()]
+    assert publish["environment"] == "pypi-${{ matrix.payload }}"
+    taken, published = publish["steps"]
+    assert taken["with"]["pattern"] == "dist-${{ matrix.payload }}-*"
+    assert published["with"] == {"skip-existing": True}
+    kept = {step["with"]["name"] for step in steps if step.get("with", {}).get("name", "").startswith("dist-")}
+    assert kept == {"dist-cpu-sdist", "dist-${{ matrix.payload }}-${{ matrix.machine }}"}
 
 
 def test_compilations_are_kept_between_runs_but_not_for_a_release(jobs):
