@@ -251,14 +251,18 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def check_wheels(session: nox.Session) -> None:
-    """Check wheels and sdists of dist/, or `-- PATH...`, and payloads' machine code; every fault is said in words."""
-    found = sorted(path for pattern in ("*.whl", "*.tar.gz") for path in DIST.glob(pattern))
-    if not session.posargs and not any(path.suffix == ".whl" for path in found):
+    """Check wheels and sdists of dist/, or `-- PATH...`, and payloads' machine code; every fault is said in words.
+
+    They must be of one commit without changes; `-- --any-commit` waives that.
+    """
+    options = [argument for argument in session.posargs if argument.startswith("-")]
+    named = [argument for argument in session.posargs if argument not in options]
+    found = sorted(str(path) for pattern in ("*.whl", "*.tar.gz") for path in DIST.glob(pattern))
+    if not named and not any(path.endswith(".whl") for path in found):
         session.error("dist/ holds no wheel; build some with: nox -s wheels")
     session.install(*group("wheels"))
     install_cuobjdump(session)
-    paths = [Path(path) for path in session.posargs] or found
-    session.run("python", "-m", "ci.release.check_wheels", *map(str, paths))
+    session.run("python", "-m", "ci.release.check_wheels", *options, *(named or found))
 
 
 @nox.session

@@ -2,16 +2,19 @@
 
 ``python -m ci.release.check_wheels PATH...`` prints a table and every fault.
 A check is a function of a wheel and its row that yields what is wrong, in words. Source distributions are shown to
-twine only. The exit status is 1 where anything is wrong.
+twine only. All wheels must be of one commit, without changes to it, which ``--any-commit`` waives, and of the version
+of the tag that a hosted workflow runs for. The exit status is 1 where anything is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from cuobjdump import CuobjdumpError
 from packaging.utils import canonicalize_name
@@ -74,14 +77,38 @@ def disagreements(wheels: Sequence[Wheel]) -> list[str]:
     versions = {str(wheel.version) for wheel in wheels}
     if len(versions) > 1:
         found.append(f"the wheels have versions {', '.join(sorted(versions))}")
-    registries = [data for wheel in wheels for path, data in wheel.files.items() if path.endswith("/registry.json")]
     try:
-        hashes = {str(json.loads(data)["abi_hash"]) for data in registries}
+        hashes = {str(document["abi_hash"]) for document in documents(wheels, "registry.json")}
     except (ValueError, KeyError, TypeError):
         return [*found, "a registry.json has no abi_hash"]
     if len(hashes) > 1:
         found.append(f"the wheels have ABI hashes {', '.join(sorted(hashes))}")
     return found
+
+
+def commits(wheels: Sequence[Wheel]) -> list[str]:
+    """Say where wheels were not built from one commit as it is."""
+    try:
+        built = {(document["commit"], document["dirty"]) for document in documents(wheels, "manifest.json")}
+    except (ValueError, KeyError, TypeError):
+        return ["a manifest.json does not say its commit, or whether that was changed"]
+    if len(built) < 2 and all(commit and not dirty for commit, dirty in built):
+        return []
+    names = sorted(f"{commit or 'unknown'}{' with changes' if dirty else ''}" for commit, dirty in built)
+    mend = "build all of them from one commit without changes, or check them with --any-commit"
+    return [f"the wheels were built from commit {' and '.join(names)}; {mend}"]
+
+
+def other_versions(wheels: Sequence[Wheel], tag: str) -> list[str]:
+    """Say which wheels are not of the version that a tag names."""
+    mend = "tag the commit whose pyproject.toml has that version"
+    return [f"{wheel.path.name} is not of tag {tag}; {mend}" for wheel in wheels if tag != f"v{wheel.version}"]
+
+
+def documents(wheels: Sequence[Wheel], name: str) -> list[Any]:
+    """Return the JSON files of a name that wheels hold."""
+    found = [data for wheel in wheels for path, data in wheel.files.items() if path.endswith(f"/{name}")]
+    return [json.loads(data) for data in found]
 
 
 def report(results: dict[str, Faults], console: Console) -> None:
@@ -107,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check every path."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    parser.add_argument("--any-commit", action="store_true", help="take wheels of several commits, or of changed ones")
     options = parser.parse_args(arguments)
     results: dict[str, Faults] = {}
     wheels: list[Wheel] = []
@@ -116,7 +144,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         wheel, results[path.name] = faults(path)
         wheels += [wheel] if wheel else []
-    results["all together"] = {"agreement": disagreements(wheels)}
+    together = {"agreement": disagreements(wheels)}
+    if not options.any_commit:
+        together["commit"] = commits(wheels)
+    reference = os.environ.get("GITHUB_REF", "")
+    if reference.startswith("refs/tags/v"):
+        together["version"] = other_versions(wheels, reference.removeprefix("refs/tags/"))
+    results["all together"] = together
     report(results, Console(width=max(100, 26 * (len(results) + 1))))
     return 1 if any(problems for found in results.values() for problems in found.values()) else 0
 

@@ -16,6 +16,7 @@ VERSION = "0.1.0"
 MACHINE = platform.machine()
 PLATFORM = f"manylinux_2_28_{MACHINE}"
 ABI_HASH = "0123456789abcdef"
+COMMIT = "c" * 40
 KERNEL = "_Z6kernelv"
 CUBIN = b"a cubin"
 CUBIN_SHA256 = hashlib.sha256(CUBIN).hexdigest()
@@ -88,6 +89,8 @@ def files_of(row: Row, binary: bytes, version: str = VERSION, platform: str = PL
         "payload": row.payload,
         "version": version,
         "abi_hash": ABI_HASH,
+        "commit": COMMIT,
+        "dirty": False,
         "flags": {} if row.core else {"cuda": f"--generate-code=arch=compute_{arch[2:]},code=[sm_{arch[2:]}]"},
         "files": {
             path.rpartition("/")[2]: {"bytes": len(files[path]), "sha256": hashlib.sha256(files[path]).hexdigest()}

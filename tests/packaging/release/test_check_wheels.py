@@ -228,6 +228,51 @@ def test_wheels_that_do_not_belong_together_are_caught(tmp_path, binary):
     ]
 
 
+MEND = "build all of them from one commit without changes, or check them with --any-commit"
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({}, None),
+        ({"commit": "d" * 40}, f"{'c' * 40} and {'d' * 40}"),
+        ({"dirty": True}, f"{'c' * 40} and {'c' * 40} with changes"),
+        ({"commit": None}, f"{'c' * 40} and unknown"),
+    ],
+    ids=["one commit", "two", "changed", "no repository"],
+)
+def test_wheels_of_several_commits_or_of_changed_ones_are_caught_unless_they_may_be(case, monkeypatch, other, says):
+    first, second = case("cpu"), case("sm90")
+    second.change("manifest.json", lambda said: said.update(other))
+    paths = [first.pack(), second.pack()]
+    found = check_wheels.commits([Wheel.read(path) for path in paths])
+    assert found == ([f"the wheels were built from commit {says}; {MEND}"] if says else [])
+    monkeypatch.setattr(check_wheels, "CHECKS", {})
+    monkeypatch.delenv("GITHUB_REF", raising=False)
+    assert check_wheels.main([*map(str, paths)]) == (1 if says else 0)
+    assert check_wheels.main(["--any-commit", *map(str, paths)]) == 0
+
+
+@pytest.mark.parametrize("other", [{"dirty": True}, {"commit": None}])
+def test_a_single_wheel_of_no_commit_is_caught(case, other):
+    alone = case("cpu")
+    alone.change("manifest.json", lambda said: said.update(other))
+    (found,) = check_wheels.commits([Wheel.read(alone.pack())])
+    assert MEND in found
+
+
+@pytest.mark.parametrize(
+    ("reference", "right"),
+    [("refs/tags/v0.1.0", True), ("refs/tags/v0.2.0", False), ("refs/heads/v0.2.0", True)],
+)
+def test_a_tag_names_the_version_of_every_wheel(case, monkeypatch, capsys, reference, right):
+    monkeypatch.setattr(check_wheels, "CHECKS", {})
+    monkeypatch.setenv("GITHUB_REF", reference)
+    wheel = case("cpu").pack()
+    assert check_wheels.main([str(wheel)]) == (0 if right else 1)
+    assert (f"{wheel.name} is not of tag v0.2.0" in capsys.readouterr().out) != right
+
+
 def test_a_distribution_without_a_row_is_caught(tmp_path, binary):
     files = {
         f"other-1.dist-info/{name}": data for name, data in (("METADATA", b"Name: other\nVersion: 1"), ("WHEEL", b""))
@@ -246,6 +291,7 @@ def test_a_missing_tool_is_a_fault(case, monkeypatch, tmp_path, tool):
 
 
 def test_the_command_prints_a_table_and_every_fault(case, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("GITHUB_REF", raising=False)
     monkeypatch.setattr(tools, "run", lambda *_, **__: subprocess.CompletedProcess((), 0, "{}", ""))
     monkeypatch.setattr(check_wheels, "CHECKS", {name: check_wheels.CHECKS[name] for name in OWN})
     good, bad = case("cpu"), case("sm90")
