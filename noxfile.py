@@ -150,6 +150,12 @@ def same_code(session: nox.Session) -> None:
 
 
 @nox.session
+def instructions(session: nox.Session) -> None:
+    """Check the machine code of wheels: `-- WHEEL --json=FILE` writes what it found, which evidence is made of."""
+    inspect(session, *session.posargs)
+
+
+@nox.session
 def full(session: nox.Session) -> None:
     """Build every wheel from nothing, check its machine code, and write what it cost to docs/."""
     names = ("cpu", *payloads())
@@ -267,7 +273,10 @@ def check_wheels(session: nox.Session) -> None:
 
 @nox.session
 def evidence(session: nox.Session) -> None:
-    """Fail where evidence is of a library that the sources do not build; `-- restate sm90` and `-- write` mend that."""
+    """Fail where evidence is of a library that the sources do not build; `-- restate sm90` and `-- write` mend that.
+
+    `-- wheels` says of each GPU wheel in dist/ whether its library ran.
+    """
     session.install(*group("build"))
     session.run("python", "-m", "ci.release.evidence", *(session.posargs or ["check"]))
 

@@ -2,7 +2,8 @@
 
 ``check`` fails where evidence is of another library than the sources build, and does not say so itself by ``stale``, a
 reason in words. ``write`` makes evidence from what ``ci.measure.instructions`` found in a wheel and reports of its test
-runs; ``restate`` lets evidence name today's sources where they build the very library that was tested.
+runs; ``restate`` lets evidence name today's sources where they build the very library that was tested. ``wheels`` says
+of each GPU wheel in ``dist/`` whether its library ran; a release fails where evidence of its platform is of another.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from ci.rows import ROOT
 EVIDENCE = ROOT / "docs" / "evidence"
 DIST = ROOT / "dist"
 KEPT = ("payload", "commit", "dirty", "sources_sha256", "name", "sha256", "bytes", "compilers")
+
+RUN = "run"
+"""The state of a payload whose kernels ran on a GPU of their own arch."""
 
 Document = dict[str, Any]
 
@@ -68,11 +72,20 @@ def written(options: argparse.Namespace) -> Document:
 def built(payload: str, dist: Path) -> Document | None:
     """Read the manifest of a payload's wheel in a folder, if one is there."""
     paths = list(dist.glob(f"mla_kernels_{payload}-*.whl"))
-    if not paths:
-        return None
-    with zipfile.ZipFile(paths[0]) as wheel:
-        found: Document = json.loads(wheel.read(f"mla_kernels_{payload}/manifest.json"))
+    return manifest_of(paths[0]) if paths else None
+
+
+def manifest_of(path: Path) -> Document:
+    """Read the manifest of a payload's wheel."""
+    with zipfile.ZipFile(path) as wheel:
+        found: Document = json.loads(wheel.read(f"{path.name.partition('-')[0]}/manifest.json"))
     return found
+
+
+def library_in(manifest: Document) -> str:
+    """Return the hash of the library that a manifest states."""
+    sha256: str = manifest["files"][f"libmla_{manifest['payload']}.so"]["sha256"]
+    return sha256
 
 
 def library_of(today: str, manifest: Document | None, compilers: Document) -> str | None:
@@ -82,8 +95,7 @@ def library_of(today: str, manifest: Document | None, compilers: Document) -> st
     """
     if manifest is None or manifest["sources_sha256"] != today or manifest["compilers"] != compilers:
         return None
-    sha256: str = manifest["files"][f"libmla_{manifest['payload']}.so"]["sha256"]
-    return sha256
+    return library_in(manifest)
 
 
 def difference(evidence: Document, today: str, manifest: Document | None) -> str:
@@ -124,6 +136,43 @@ def check(folder: Path = EVIDENCE, dist: Path = DIST) -> int:
     return 0 if right else 1
 
 
+def wheels(folder: Path = EVIDENCE, dist: Path = DIST) -> int:
+    """Print of each GPU wheel whether its library ran, and return 1 where one may not be released.
+
+    Raises
+    ------
+    SystemExit
+        There is no such wheel.
+    """
+    paths = sorted(dist.glob("mla_kernels_*.whl"))
+    if not paths:
+        raise SystemExit(f"{dist} holds no wheel of a GPU payload; build one: nox -s wheels -- sm90")
+    right = True
+    for path in paths:
+        manifest = manifest_of(path)
+        said = folder / f"{manifest['payload']}.json"
+        fine, line = ran(path.name, library_in(manifest), json.loads(said.read_text()) if said.exists() else None)
+        print(f"{path.name}: {line}")
+        right &= fine
+    return 0 if right else 1
+
+
+def ran(wheel: str, library: str, evidence: Document | None) -> tuple[bool, str]:
+    """Decide whether a wheel may be released with this evidence, and say in words whether its library ran."""
+    if evidence is None:
+        return True, "not run on a GPU, no evidence"
+    if library == evidence["library_sha256"]:
+        shown = f"{evidence['state']} on {evidence['gpu']}"
+        return True, shown if evidence["state"] == RUN else f"not run on a GPU of its own arch, {shown}"
+    tested = evidence["name"]
+    if tested.rpartition("-")[2] != wheel.rpartition("-")[2]:
+        return True, f"not run on a GPU, the evidence is of {tested}"
+    missed = f"not run on a GPU, it has library {library[:12]}, the evidence is of {evidence['library_sha256'][:12]}"
+    if evidence.get("stale"):
+        return True, f"{missed}, which is stale, as it says itself: {evidence['stale']}"
+    return False, f"{missed}; run the GPU tests on this very wheel, and write its evidence, as docs/releasing.md says"
+
+
 def restate(payload: str, folder: Path = EVIDENCE, dist: Path = DIST) -> None:
     """Let evidence name today's sources.
 
@@ -157,6 +206,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nox -s evidence --", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("check")
+    commands.add_parser("wheels")
     commands.add_parser("restate").add_argument("payload")
     write = commands.add_parser("write")
     write.add_argument("--wheel", type=Path, required=True, help="what ci.measure.instructions wrote")
@@ -171,8 +221,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says."""
     options = _parser().parse_args(arguments)
-    if options.command == "check":
-        return check()
+    if options.command in ("check", "wheels"):
+        return check() if options.command == "check" else wheels()
     if options.command == "restate":
         restate(options.payload)
         return 0

@@ -214,18 +214,20 @@ def judging() -> tuple[Job, ...]:
 
 
 def releasing() -> tuple[Job, ...]:
-    """For a tag, attest what was built, then publish each distribution by a trusted publisher of its own.
+    """For a tag, compare the libraries with the evidence, attest all files, and publish each distribution by itself.
 
     The index takes one pending publisher for an environment, so every distribution has one. What an earlier attempt
     published is skipped.
     """
     payload = matrix("payload")
     distributions = tuple({"payload": row.payload} for row in rows())
+    evidence = (*start(hosted()["python"]), download("dist-*"), run("-s evidence -- wheels"))
     publish = (download(f"dist-{payload}-*"), use("publish", skip_existing=True))
     return (
+        Job("evidence", "evidence", host(), 15, evidence, needs=("build", "merge"), condition=RELEASE),
         Job(
             "attest", "attest", host(), 15, (download("dist-*"), use("attest", subject_path="dist/*")),
-            needs=("source", "docs", "check", "test"), condition=RELEASE,
+            needs=("source", "docs", "check", "test", "evidence"), condition=RELEASE,
             permissions={"id-token": "write", "attestations": "write"},
         ),
         Job(

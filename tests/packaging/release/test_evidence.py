@@ -104,6 +104,44 @@ def test_nothing_else_is_restated(folders, wheel, words):
         evidence.restate("sm90", **folders(told(), wheel))
 
 
+X86_64, AARCH64 = (f"mla_kernels_sm90-0.1.0-py3-none-manylinux_2_28_{name}.whl" for name in ("x86_64", "aarch64"))
+
+
+@pytest.mark.parametrize(
+    ("document", "wheel", "library", "fine", "says"),
+    [
+        (told(), X86_64, TESTED, True, "run on NVIDIA H200"),
+        (
+            told(),
+            X86_64,
+            BUILT,
+            False,
+            f"not run on a GPU, it has library {BUILT[:12]}, the evidence is of {TESTED[:12]}; ",
+        ),
+        (told(), AARCH64, BUILT, True, f"not run on a GPU, the evidence is of {X86_64}"),
+        (told(stale="why"), X86_64, BUILT, True, f"{TESTED[:12]}, which is stale, as it says itself: why"),
+        (told(state="marshalled"), X86_64, TESTED, True, "not run on a GPU of its own arch, marshalled on NVIDIA H200"),
+        (told(payload="other"), X86_64, BUILT, True, "not run on a GPU, no evidence"),
+    ],
+    ids=["run", "another library", "another machine", "stale", "another arch", "none"],
+)
+def test_a_release_says_which_libraries_ran_and_stops_at_another_than_was_tested(
+    tmp_path, capsys, document, wheel, library, fine, says
+):
+    (tmp_path / f"{document['payload']}.json").write_text(json.dumps(document | {"name": X86_64}))
+    with zipfile.ZipFile(tmp_path / wheel, "w") as archive:
+        archive.writestr("mla_kernels_sm90/manifest.json", json.dumps(manifest(library)))
+    assert evidence.wheels(tmp_path, tmp_path) == (0 if fine else 1)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{wheel}: ")
+    assert says in said
+
+
+def test_a_release_without_a_wheel_of_a_gpu_says_so(tmp_path):
+    with pytest.raises(SystemExit, match="holds no wheel of a GPU payload"):
+        evidence.wheels(tmp_path, tmp_path)
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "evidence").glob("*.json")), ids=lambda path: path.stem)
 def test_evidence_of_the_repository_is_of_todays_sources_or_says_why_not(path):
     """Where a wheel was built, ``nox -s evidence`` compares its library, too."""

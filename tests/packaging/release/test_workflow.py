@@ -98,6 +98,14 @@ def test_nothing_is_published_before_all_is_checked(jobs):
     assert before("publish") == jobs.keys() - {"publish"}
 
 
+def test_a_release_compares_its_wheels_with_the_evidence_before_anything_is_attested(jobs):
+    *_, taken, ran = jobs["evidence"]["steps"]
+    assert taken["with"]["pattern"] == "dist-*"
+    assert ran["run"].endswith("nox -s evidence -- wheels")
+    assert jobs["evidence"]["if"] == workflow.RELEASE
+    assert "evidence" in jobs["attest"]["needs"]
+
+
 def test_each_distribution_is_published_alone_and_may_be_published_again(jobs, steps):
     """The index takes one pending publisher for an environment, and refuses a file that it has."""
     publish = jobs["publish"]
