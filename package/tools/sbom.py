@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import uuid
 from datetime import datetime, timezone
 from importlib.metadata import version
@@ -17,6 +18,9 @@ from cyclonedx.model.license import DisjunctiveLicense, License, LicenseExpressi
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
+ROOT = Path(__file__).parents[2]
+NAME = "pyproject.toml"
+LICENCE = re.compile(r'^license = "(.+)"$', re.MULTILINE)
 CUDA_EULA = DisjunctiveLicense(
     name="NVIDIA CUDA Toolkit End User License Agreement", url=XsUri("https://docs.nvidia.com/cuda/eula/index.html")
 )
@@ -50,6 +54,23 @@ def part(name: str, compiler: str) -> Component:
     )
 
 
+def licence(project: str, root: Path = ROOT) -> str:
+    """Return the licence expression that the ``pyproject.toml`` of a distribution states, which METADATA repeats.
+
+    Raises
+    ------
+    SystemExit
+        None of the projects is this distribution's.
+    """
+    # Python 3.10, which builds wheels too, reads no TOML.
+    texts = [path.read_text(encoding="utf-8") for path in (root / NAME, *root.glob(f"generated/*/{NAME}"))]
+    for text in texts:
+        found = LICENCE.search(text)
+        if f'\nname = "{project}"\n' in text and found:
+            return found[1]
+    raise SystemExit(f"no pyproject.toml of {root} states the licence of {project}")
+
+
 def bom(project: str, number: str, linked: list[str], compiler: str) -> Bom:
     """Return the bill of materials; equal inputs give equal bytes."""
     project = project.replace("_", "-")
@@ -57,7 +78,7 @@ def bom(project: str, number: str, linked: list[str], compiler: str) -> Bom:
         name=project,
         version=number,
         type=ComponentType.LIBRARY,
-        licenses=[LicenseExpression("Apache-2.0")],
+        licenses=[LicenseExpression(licence(project))],
         purl=PackageURL("pypi", name=project, version=number),
         bom_ref=f"pkg:pypi/{project}@{number}",
         external_references=[

@@ -70,6 +70,12 @@ def sbom(wheel: Wheel, row: Row) -> Iterator[str]:
     about = said.get("metadata", {}).get("component", {})
     if about.get("name") != row.distribution or Version(about.get("version", "0")) != wheel.version:
         yield f"{own} describes {about.get('name')} {about.get('version')}"
+    licences, stated = (
+        [each.get("expression") for each in about.get("licenses", [])],
+        wheel.metadata["License-Expression"],
+    )
+    if licences != [stated]:
+        yield f"{own} says licence {' and '.join(map(str, licences)) or 'nothing'}, METADATA {stated}"
     for component in said.get("components", []):
         if not component.get("licenses"):
             yield f"{own} gives no licence for {component['name']}"

@@ -108,6 +108,7 @@ def component(name: str) -> dict[str, object]:
 
 def sbom(row: Row, version: str, parts: list) -> dict[str, object]:
     about = {"type": "library", "name": row.distribution, "version": version}
+    about["licenses"] = [{"expression": "Apache-2.0"}]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",

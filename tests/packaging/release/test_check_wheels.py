@@ -125,6 +125,13 @@ FAULTS = [
     ("SBOM", "sm90", in_sbom(lambda said: said["components"].pop(1)), "does not list the static CUDA runtime"),
     ("SBOM", "sm90", in_sbom(lambda said: said["components"][0].pop("licenses")), "no licence for nvidia-cutlass"),
     ("SBOM", "cpu", in_sbom(lambda said: said["metadata"]["component"].update(version="3")), "describes mla-kernels 3"),
+    (
+        "SBOM",
+        "sm90",
+        said("METADATA", "Expression: Apache-2.0", "Expression: MIT"),
+        "says licence Apache-2.0, METADATA MIT",
+    ),
+    ("SBOM", "cpu", in_sbom(lambda said: said["metadata"]["component"].pop("licenses")), "says licence nothing"),
     ("arch", "sm100", document("manifest.json", lambda said: said["flags"].update(cuda="sm_100a")), "do not name 100f"),
     (
         "kernels",

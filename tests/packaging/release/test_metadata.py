@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tomllib
 
 import pytest
+import sbom
+from cyclonedx.output.json import JsonV1Dot6
 from packaging.tags import cpython_tags
 
+from ci.release.checks.provenance import cyclonedx_faults
 from ci.rows import ROOT, rows
 
 CORE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -91,3 +95,16 @@ def test_a_free_threaded_python_takes_no_wheel_of_the_core():
     assert "cp310-abi3-linux_x86_64" in usual
     assert "cp310-abi3-linux_x86_64" not in free_threaded
     assert not [name for name in CORE["project"]["classifiers"] if "Free Threading" in name]
+
+
+@pytest.mark.parametrize("project", [CORE, *PAYLOADS.values()], ids=lambda project: project["project"]["name"])
+def test_the_bill_of_materials_says_the_licence_of_its_project(project):
+    name, licence = (project["project"][field] for field in ("name", "license"))
+    text = JsonV1Dot6(sbom.bom(name.replace("-", "_"), VERSION, ["libstdc++"], "12.2.0")).output_as_string()
+    assert list(cyclonedx_faults(text.encode())) == []
+    assert json.loads(text)["metadata"]["component"]["licenses"] == [{"expression": licence}]
+
+
+def test_a_bill_of_materials_of_no_project_is_refused():
+    with pytest.raises(SystemExit, match="states the licence of mla-kernels-gone"):
+        sbom.licence("mla-kernels-gone")
