@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,14 +101,26 @@ def clash(found: Mapping[str, Sequence[Installed]], name: str) -> str | None:
     wanted = name if name == CORE else f"{name}=={__version__}"
     return (
         f"several versions of {name} are installed: {places}; remove each by pip uninstall -y {name}, "
-        f"repeated until pip finds none, then pip install {wanted}"
+        f"repeated until pip finds none; then, {install([_payload(name)], wanted)}"
     )
 
 
 def reinstall(*names: str) -> str:
-    """The command that puts back the files of distributions."""
-    pinned = " ".join(f"{name}=={__version__}" for name in dict.fromkeys(names))
-    return f"pip install --force-reinstall --no-deps {pinned}"
+    """The commands that put back the files of distributions."""
+    distinct = dict.fromkeys(names)
+    pinned = " ".join(f"{name}=={__version__}" for name in distinct)
+    return install(map(_payload, distinct), pinned, options="--force-reinstall --no-deps ")
+
+
+def install(payloads: Iterable[str], wanted: str, *, options: str = "") -> str:
+    """The commands that build and install wheels of payloads, and the one that installs them from an index."""
+    built = f"nox -s wheels -- {' '.join(payloads)} && pip install {options}dist/*.whl"
+    return f"in a clone, {built}; where an index has it, pip install {options}{wanted}"
+
+
+def _payload(name: str) -> str:
+    """The payload of a distribution."""
+    return OF_CORE if name == CORE else name.removeprefix(f"{CORE}-")
 
 
 def _metadata_folders() -> Iterator[Path]:

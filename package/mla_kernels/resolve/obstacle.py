@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mla_kernels.devices import machine
+from mla_kernels.payloads import distributions
 from mla_kernels.payloads.discovery import payloads
 from mla_kernels.payloads.registry import Arch
 
@@ -32,5 +33,4 @@ def runner(name: str) -> machine.Device | None:
 
 def install(arch: Arch) -> str:
     """The commands that build the payload of an arch, and the one that installs it from an index that has it."""
-    built = f"nox -s wheels -- {arch.payload} && pip install dist/*.whl"
-    return f"in a clone, {built}; where an index has it, pip install 'mla-kernels[{arch.payload}]'"
+    return distributions.install([arch.payload], f"'mla-kernels[{arch.payload}]'")

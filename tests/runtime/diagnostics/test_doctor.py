@@ -14,12 +14,13 @@ import torch
 from mla_kernels import _launcher, reference
 from mla_kernels.diagnostics import doctor, smoke_test
 from mla_kernels.diagnostics.cli import main
+from mla_kernels.payloads.distributions import reinstall
 
 from tests.runtime.site import CPU, Site, sm90_registry
 from tests.support.native.fake_cuda import A100, H200
 
 Checks = dict[str, doctor.Check]
-REINSTALL = f"reinstall it: pip install --force-reinstall --no-deps mla-kernels-toy=={mla.__version__}"
+REINSTALL = f"reinstall it: {reinstall('mla-kernels-toy')}"
 
 
 @pytest.fixture
@@ -220,7 +221,7 @@ def test_a_core_that_another_copy_hides(examine, monkeypatch, tmp_path):
 
 def test_a_core_without_entry_points(examine, monkeypatch):
     monkeypatch.setattr(doctor, "installed", dict)
-    assert_fault(examine(), "core", "no distribution mla-kernels names a payload; reinstall it: pip install")
+    assert_fault(examine(), "core", "no distribution mla-kernels names a payload; reinstall it: in a clone, nox")
 
 
 def test_a_wrong_result(examine, site, monkeypatch):
@@ -339,6 +340,7 @@ def test_the_command_survives_a_library_that_would_end_the_process(site):
 import sys
 sys.path.insert(0, {str(site.path)!r})
 from mla_kernels.diagnostics.cli import main
+from mla_kernels.payloads.distributions import reinstall
 sys.exit(main(["doctor", "--json"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -39,7 +39,8 @@ def test_version_of_the_distribution_must_be_the_cores(site, rediscover):
     site.install("toy", version="99.1")
     reason = reasons(rediscover())["toy"]
     assert "mla-kernels-toy is version 99.1" in reason
-    assert f"mla-kernels is {mla.__version__}; install the same version of both: pip install" in reason
+    assert f"mla-kernels is {mla.__version__}; install the same version of both: in a clone, " in reason
+    assert f"nox -s wheels -- cpu toy && {OPTIONS} dist/*.whl; where an index has it, " in reason
 
 
 def test_version_of_the_library_must_be_the_cores(site, rediscover, tmp_path_factory):
@@ -128,7 +129,11 @@ def test_no_payload_at_all(rediscover, monkeypatch):
     monkeypatch.undo()
 
 
-REINSTALL = f"pip install --force-reinstall --no-deps mla-kernels-toy=={mla.__version__}"
+OPTIONS = "pip install --force-reinstall --no-deps"
+REINSTALL = (
+    f"in a clone, nox -s wheels -- toy && {OPTIONS} dist/*.whl; "
+    f"where an index has it, {OPTIONS} mla-kernels-toy=={mla.__version__}"
+)
 SIZE = (CPU / "libmla_cpu.so").stat().st_size
 
 
@@ -144,7 +149,8 @@ def test_a_truncated_library_of_the_core_says_what_to_reinstall(site, rediscover
     asked, rejected = str(caught.value).split("\n")
     assert asked == "no variant serves op=decode arch=cpu q_dtype=bf16"
     assert rejected.startswith("payload cpu was rejected: ")
-    assert "it is truncated; reinstall it: pip install --force-reinstall --no-deps mla-kernels==" in rejected
+    assert f"it is truncated; reinstall it: in a clone, nox -s wheels -- cpu && {OPTIONS} dist/*.whl; " in rejected
+    assert f"where an index has it, {OPTIONS} mla-kernels=={mla.__version__}" in rejected
     monkeypatch.undo()
 
 
@@ -168,7 +174,7 @@ print(json.dumps([variant, list(payloads().found), {each.name: each.reason for e
     variant, found, rejected = json.loads(done.stdout)
     assert (variant, found) == ("cpu_decode_qbf16_kvbf16_obf16_direct_split", ["cpu"])
     for index, cut in enumerate(cuts):
-        says = f"libmla_toy{index}.so has {cut} bytes, manifest.json states {SIZE}: it is truncated; reinstall it: pip"
+        says = f"libmla_toy{index}.so has {cut} bytes, manifest.json states {SIZE}: it is truncated; reinstall it: in a clone"
         assert says in rejected[f"toy{index}"]
 
 
@@ -213,7 +219,7 @@ def test_abi_of_the_manifest_must_be_the_cores(site, rediscover):
     site.manifest("toy", abi_hash="0000000000000000")
     reason = reasons(rediscover())["toy"]
     assert "was built with ABI 0000000000000000, mla-kernels" in reason
-    assert f"with ABI {cpu_registry()['abi_hash']}; install both from one source: pip install" in reason
+    assert f"with ABI {cpu_registry()['abi_hash']}; install both from one source: in a clone, nox" in reason
 
 
 def test_broken_entry_points(site, rediscover):
@@ -228,9 +234,8 @@ def test_broken_entry_points(site, rediscover):
 def versions_clash(reason: str, name: str, *places: str) -> bool:
     """Whether ``reason`` names both versions with their folders, and what to do."""
     told = f"several versions of {name} are installed: {' and '.join(places)}"
-    return (
-        told in reason and f"pip uninstall -y {name}, repeated until pip finds none, then pip install {name}" in reason
-    )
+    again = f"in a clone, nox -s wheels -- toy && pip install dist/*.whl; where an index has it, pip install {name}=="
+    return told in reason and f"pip uninstall -y {name}, repeated until pip finds none; then, {again}" in reason
 
 
 def test_two_versions_in_one_folder(site, rediscover):
