@@ -15,14 +15,14 @@ from mla_kernels.diagnostics import smoke_test
 from mla_kernels.diagnostics.memory import lacks_memory
 from mla_kernels.errors import InvalidArgumentError, PayloadError
 from mla_kernels.payloads.discovery import Payload, Payloads, Source, folder_of, gather, sources
-from mla_kernels.payloads.distributions import CORE, Installed, clash, installed, owner, reinstall
+from mla_kernels.payloads.distributions import CORE, Installed, clash, foreign, installed, owner, reinstall
 from mla_kernels.payloads.json_fields import BROKEN
 from mla_kernels.payloads.manifest import NAME, REGISTRY, Manifest, library_name
 from mla_kernels.payloads.registry import Registry
 from mla_kernels.payloads.wheel_record import altered, recorded
 from mla_kernels.version import __version__
 
-State = Literal["ok", "fault", "not run"]
+State = Literal["ok", "note", "fault", "not run"]
 Copies = Mapping[str, tuple[Installed, ...]]
 
 
@@ -74,7 +74,7 @@ def _core(found: Copies) -> Check:
 def _found_once(found: Copies, name: str) -> Check:
     first, *hidden = found[name]
     if why := clash(found, name):
-        return Check(f"distribution {name}", "fault", why)
+        return Check(f"distribution {name}", "note" if foreign(name) else "fault", why)
     also = "".join(f"; the same version in {copy.folder.parent} is not used" for copy in hidden)
     return Check(f"distribution {name}", "ok", f"version {first.version} in {first.folder.parent}{also}")
 
@@ -149,7 +149,10 @@ def _loaded(used: Payloads, unsound: Sequence[Source]) -> Iterator[Check]:
         yield Check(f"payload {payload.name}", "ok", use)
     for rejected in used.rejected:
         whose = "" if rejected.distribution == owner(rejected.name) else f" of {rejected.distribution}"
-        yield Check(f"payload {rejected.name}{whose}", "fault", f"rejected: {rejected.reason}")
+        # What a stranger calls by its own name, its broken metadata too, keeps no payload of ours from its use.
+        harmless = foreign(rejected.distribution) and rejected.name == rejected.distribution
+        state: State = "note" if harmless else "fault"
+        yield Check(f"payload {rejected.name}{whose}", state, f"rejected: {rejected.reason}")
     for source in unsound:
         yield Check(f"payload {source.name}", "not run", "not loaded, because its files differ from what was built")
 

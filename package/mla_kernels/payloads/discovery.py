@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mla_kernels import _launcher
 from mla_kernels.errors import STATUS, PayloadError
-from mla_kernels.payloads.distributions import CORE, OF_CORE, Installed, clash, installed, owner, reinstall
+from mla_kernels.payloads.distributions import CORE, OF_CORE, Installed, clash, installed, owner, plain, reinstall
 from mla_kernels.payloads.index import Index
 from mla_kernels.payloads.json_fields import BROKEN
 from mla_kernels.payloads.manifest import REGISTRY, Manifest, library_name
@@ -135,11 +135,11 @@ def sources(found: Mapping[str, tuple[Installed, ...]]) -> tuple[Source, ...]:
         try:
             entries = copy.entries
         except configparser.Error as error:
-            why = f"{copy.folder / 'entry_points.txt'} cannot be read: {error!r}; reinstall {name}, or remove it"
+            why = f"{copy.folder / 'entry_points.txt'} cannot be read: {error!a}; reinstall {name}, or remove it"
             named.append(Source(name, "", copy, why))
             continue
         fault = core or clash(found, name)
-        named += (Source(payload, module, copy, fault or _taken(payload, name)) for payload, module in entries.items())
+        named += (Source(payload, module, copy, _taken(payload, name) or fault) for payload, module in entries.items())
     return tuple(sorted(named, key=lambda source: (source.copy.name != CORE, source.name)))
 
 
@@ -211,7 +211,7 @@ def folder_of(source: Source) -> Path:
     parts = source.module.split(".")
     folder = root.joinpath(*parts)
     if not all(map(str.isidentifier, parts)) or not folder.is_dir():
-        raise PayloadError(f"package {source.module} of distribution {source.copy.name} is not in {root}")
+        raise PayloadError(f"package {plain(source.module)} of distribution {source.copy.name} is not in {root}")
     return folder
 
 

@@ -20,6 +20,8 @@ CORE = "mla-kernels"
 OF_CORE = "cpu"
 """The payload that is part of the core."""
 GROUP = "mla_kernels.payloads"
+_FOLDER = re.compile(r"[A-Za-z0-9._+!-]+")
+"""What names and versions consist of; a folder with other characters is no distribution's, and may be no text."""
 _MAX_BYTES = 1 << 24
 """Of a file of metadata; a longer one counts as none."""
 
@@ -56,7 +58,7 @@ class Installed:
         parser = ConfigParser(delimiters=("=",), interpolation=None, default_section="")
         parser.optionxform = str  # type: ignore[assignment,method-assign]
         parser.read_string(self.text("entry_points.txt"), source="entry_points.txt")
-        return dict(parser[GROUP]) if GROUP in parser else {}
+        return {plain(name): module for name, module in parser[GROUP].items()} if GROUP in parser else {}
 
     def text(self, name: str) -> str:
         """A file of the ``dist-info``; empty where there is none, or it is no text."""
@@ -85,6 +87,16 @@ def versions(names: Collection[str]) -> dict[str, str]:
 def owner(payload: str) -> str:
     """The one distribution that may bring a payload of this name."""
     return CORE if payload == OF_CORE else canonical(f"{CORE}-{payload}")
+
+
+def foreign(name: str) -> bool:
+    """Whether a distribution may bring no payload, by its name."""
+    return name != CORE and not name.startswith(f"{CORE}-")
+
+
+def plain(text: str) -> str:
+    """A text of others as it may be printed anywhere: what is not ASCII or would move the cursor is escaped."""
+    return text if text.isascii() and text.isprintable() else ascii(text)[1:-1]
 
 
 def canonical(name: str) -> str:
@@ -124,14 +136,14 @@ def _payload(name: str) -> str:
 
 
 def _metadata_folders() -> Iterator[Path]:
-    """The folders of metadata in the order of ``sys.path``, without those that pip set aside and could not delete."""
+    """The folders of metadata in the order of ``sys.path``, without those that pip set aside by a ``~``."""
     for place in filter(lambda place: isinstance(place, str), sys.path):
         try:
             names = os.listdir(place or ".")
         except (OSError, ValueError):
             continue
         for name in names:
-            if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~"):
+            if name.endswith((".dist-info", ".egg-info")) and _FOLDER.fullmatch(name):
                 yield Path(place, name)
 
 
@@ -144,7 +156,7 @@ def _version(folder: Path) -> str:
     metadata = _text(folder / "METADATA") or _text(folder / "PKG-INFO")
     # importlib would parse the long description with the header.
     found = re.search(r"^Version:(.*)$", metadata.partition("\n\n")[0], re.MULTILINE)
-    return found[1].strip() if found else folder.stem.partition("-")[2]
+    return plain(found[1].strip()) if found else folder.stem.partition("-")[2]
 
 
 def _text(path: Path) -> str:

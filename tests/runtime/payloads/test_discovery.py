@@ -174,7 +174,7 @@ print(json.dumps([variant, list(payloads().found), {each.name: each.reason for e
     variant, found, rejected = json.loads(done.stdout)
     assert (variant, found) == ("cpu_decode_qbf16_kvbf16_obf16_direct_split", ["cpu"])
     for index, cut in enumerate(cuts):
-        says = f"libmla_toy{index}.so has {cut} bytes, manifest.json states {SIZE}: it is truncated; reinstall it: in a clone"
+        says = f"libmla_toy{index}.so has {cut} bytes, manifest.json states {SIZE}: it is truncated; reinstall it: in a"
         assert says in rejected[f"toy{index}"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -87,6 +89,52 @@ def test_broken_metadata_of_a_stranger(site, rediscover, file, data):
     assert installed.found["cpu"].folder == CPU
     assert {rejected.distribution for rejected in installed.rejected} <= {"acme"}
     assert mla.lookup(op="decode", q_dtype="bf16").variant.arch == "cpu"
+
+
+@pytest.mark.parametrize(
+    "text", ["# mla_kernels.payloads\nacme", f"{GROUP.decode()}acme", f"{GROUP.decode()}acme = acme\n"]
+)
+def test_broken_metadata_of_a_stranger_is_a_note(site, rediscover, capsys, text):
+    (site.describe("acme", "1.0", acme="acme") / "entry_points.txt").write_text(text)
+    (site.describe("acme", "2.0", acme="acme") / "entry_points.txt").write_text(text)
+    states = {check.name: check.state for check in doctor.examine()}
+    assert (states["payload acme of acme"], states["distribution acme"]) == ("note", "note")
+    assert "fault" not in states.values()
+    rediscover()
+    assert main(["doctor"]) == 0
+    assert "note    payload acme of acme: rejected: " in capsys.readouterr().out
+
+
+def test_what_a_stranger_writes_is_printed_in_ascii(site, rediscover, capsys):
+    esc = "\x1b[31m"
+    info = site.describe("acme", "1.0", **{f"{esc}é": "acme"})
+    (info / "METADATA").write_text(f"Name: acme\nVersion: {esc}1\n")
+    site.install("toy")
+    (ours,) = site.path.glob("mla_kernels_toy-*.dist-info")
+    (ours / "entry_points.txt").write_text(f"[mla_kernels.payloads]\ntoy = {esc}\n")
+    (site.describe("broken", "1.0") / "entry_points.txt").write_text(f"[mla_kernels.payloads]\n{esc}é\n")
+    rediscover()
+    assert [main([command]) for command in ("info", "doctor")] == [0, 1]
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert "\x1b" not in printed
+    assert r"payload \x1b[31m\xe9 of acme: rejected: " in printed
+    assert r"version \x1b[31m1 in " in printed
+    assert r"package \x1b[31m of distribution mla-kernels-toy is not in " in printed
+
+
+@pytest.mark.parametrize(
+    "command", [["info"], ["doctor"], ["explain", "op=decode", "arch=cpu"]], ids=lambda each: each[0]
+)
+def test_a_folder_whose_name_is_no_text_is_skipped(site, command):
+    folder = site.describe("acme", "1.0", acme="acme")
+    os.rename(os.fsencode(folder), os.fsencode(site.path) + b"/acme\xff-1.0.dist-info")
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict", "PYTHONPATH": str(site.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "mla_kernels", *command], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "acme" not in done.stdout
 
 
 def test_metadata_that_is_a_folder(site, rediscover):
