@@ -143,7 +143,7 @@ def _annotation(tensor: Tensor) -> str:
 def _native(argument: Tensor | Scalar) -> str:
     if isinstance(argument, Scalar):
         return argument.python
-    return _annotation(argument) + (" | None" if argument.may_be_none else "")
+    return f"_{_annotation(argument)}" + (" | None" if argument.may_be_none else "")
 
 
 def _select(op: Op) -> str:

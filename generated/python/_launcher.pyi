@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Final, Protocol, TypeAlias, final, type_check_only
 
-Tensor: TypeAlias = Any
-Packed: TypeAlias = Tensor | tuple[Tensor, Tensor]
-Problem: TypeAlias = Mapping[str, object]
+_Tensor: TypeAlias = Any
+_Packed: TypeAlias = _Tensor | tuple[_Tensor, _Tensor]
+_Problem: TypeAlias = Mapping[str, object]
 """Arguments and dimensions by name; a missing or None scalar takes its default, a missing tensor is absent."""
 
 ABI_HASH: Final = "37a74483f1e08d68"
@@ -78,16 +78,16 @@ class Kernel:
         the bytes that are lacking of each are returned.
         """
 
-    def workspace_size(self, problem: Problem, /) -> int:
+    def workspace_size(self, problem: _Problem, /) -> int:
         """Bytes of workspace that a launch of ``problem`` needs."""
 
-    def plan_size(self, problem: Problem, /) -> int:
+    def plan_size(self, problem: _Problem, /) -> int:
         """Bytes of plan that a launch of ``problem`` needs."""
 
-    def plan(self, problem: Problem, out: Any, stream: int | None = None) -> None:
+    def plan(self, problem: _Problem, out: Any, stream: int | None = None) -> None:
         """Write the plan of ``problem`` into the tensor ``out``."""
 
-    def can_run(self, problem: Problem, /) -> None:
+    def can_run(self, problem: _Problem, /) -> None:
         """Raise what keeps the payload from running ``problem``, or return."""
 
     def prepare(self, device: int, /) -> None:
@@ -99,14 +99,14 @@ class DecodeLaunch(Protocol):
 
     def __call__(
         self,
-        q: Packed,
-        kv_cache: Packed,
-        block_table: Tensor | None,
-        seq_lens: Tensor,
-        out: Tensor,
-        lse: Tensor | None,
-        cu_seqlens_q: Tensor | None,
-        token_seq_lens: Tensor | None,
+        q: _Packed,
+        kv_cache: _Packed,
+        block_table: _Tensor | None,
+        seq_lens: _Tensor,
+        out: _Tensor,
+        lse: _Tensor | None,
+        cu_seqlens_q: _Tensor | None,
+        token_seq_lens: _Tensor | None,
         softmax_scale: float,
         q_scale: float,
         kv_scale: float,
@@ -115,8 +115,8 @@ class DecodeLaunch(Protocol):
         max_splits: int,
         batch_invariant: bool,
         max_q_len: int,
-        plan: Tensor | None,
-        workspace: Tensor | None,
+        plan: _Tensor | None,
+        workspace: _Tensor | None,
         stream: int | None,
         /,
     ) -> tuple[int, int] | None: ...
@@ -127,24 +127,24 @@ class SparseDecodeLaunch(Protocol):
 
     def __call__(
         self,
-        q: Packed,
-        kv_cache: Packed,
-        indices: Tensor,
-        out: Tensor,
-        lse: Tensor | None,
-        max_logits: Tensor | None,
-        topk_length: Tensor | None,
-        attn_sink: Tensor | None,
-        extra_kv_cache: Packed | None,
-        extra_indices: Tensor | None,
-        extra_topk_length: Tensor | None,
+        q: _Packed,
+        kv_cache: _Packed,
+        indices: _Tensor,
+        out: _Tensor,
+        lse: _Tensor | None,
+        max_logits: _Tensor | None,
+        topk_length: _Tensor | None,
+        attn_sink: _Tensor | None,
+        extra_kv_cache: _Packed | None,
+        extra_indices: _Tensor | None,
+        extra_topk_length: _Tensor | None,
         softmax_scale: float,
         q_scale: float,
         kv_scale: float,
         out_scale: float,
         max_splits: int,
-        plan: Tensor | None,
-        workspace: Tensor | None,
+        plan: _Tensor | None,
+        workspace: _Tensor | None,
         stream: int | None,
         /,
     ) -> tuple[int, int] | None: ...
@@ -155,23 +155,23 @@ class SparsePrefillLaunch(Protocol):
 
     def __call__(
         self,
-        q: Packed,
-        kv: Packed,
-        indices: Tensor,
-        out: Tensor,
-        max_logits: Tensor | None,
-        lse: Tensor | None,
-        topk_length: Tensor | None,
-        attn_sink: Tensor | None,
-        extra_kv: Packed | None,
-        extra_indices: Tensor | None,
-        extra_topk_length: Tensor | None,
+        q: _Packed,
+        kv: _Packed,
+        indices: _Tensor,
+        out: _Tensor,
+        max_logits: _Tensor | None,
+        lse: _Tensor | None,
+        topk_length: _Tensor | None,
+        attn_sink: _Tensor | None,
+        extra_kv: _Packed | None,
+        extra_indices: _Tensor | None,
+        extra_topk_length: _Tensor | None,
         softmax_scale: float,
         q_scale: float,
         kv_scale: float,
         out_scale: float,
-        plan: Tensor | None,
-        workspace: Tensor | None,
+        plan: _Tensor | None,
+        workspace: _Tensor | None,
         stream: int | None,
         /,
     ) -> tuple[int, int] | None: ...
@@ -182,13 +182,13 @@ class MergeStatesLaunch(Protocol):
 
     def __call__(
         self,
-        o: Tensor,
-        lse: Tensor,
-        counts: Tensor | None,
-        out: Tensor,
-        out_lse: Tensor | None,
-        plan: Tensor | None,
-        workspace: Tensor | None,
+        o: _Tensor,
+        lse: _Tensor,
+        counts: _Tensor | None,
+        out: _Tensor,
+        out_lse: _Tensor | None,
+        plan: _Tensor | None,
+        workspace: _Tensor | None,
         stream: int | None,
         /,
     ) -> tuple[int, int] | None: ...
@@ -199,14 +199,14 @@ class StoreKvLaunch(Protocol):
 
     def __call__(
         self,
-        latent: Tensor,
-        rope: Tensor | None,
-        kv_cache: Packed,
-        slot_mapping: Tensor,
-        scale: Tensor | None,
+        latent: _Tensor,
+        rope: _Tensor | None,
+        kv_cache: _Packed,
+        slot_mapping: _Tensor,
+        scale: _Tensor | None,
         power_of_two_scales: bool,
-        plan: Tensor | None,
-        workspace: Tensor | None,
+        plan: _Tensor | None,
+        workspace: _Tensor | None,
         stream: int | None,
         /,
     ) -> tuple[int, int] | None: ...
@@ -217,12 +217,12 @@ class GatherKvLaunch(Protocol):
 
     def __call__(
         self,
-        kv_cache: Packed,
-        indices: Tensor,
-        out: Packed,
+        kv_cache: _Packed,
+        indices: _Tensor,
+        out: _Packed,
         kv_scale: float,
-        plan: Tensor | None,
-        workspace: Tensor | None,
+        plan: _Tensor | None,
+        workspace: _Tensor | None,
         stream: int | None,
         /,
     ) -> tuple[int, int] | None: ...
@@ -233,13 +233,13 @@ class ToGlobalIndicesLaunch(Protocol):
 
     def __call__(
         self,
-        req_id: Tensor,
-        block_table: Tensor,
-        token_indices: Tensor,
-        out: Tensor,
+        req_id: _Tensor,
+        block_table: _Tensor,
+        token_indices: _Tensor,
+        out: _Tensor,
         page_size: int,
-        plan: Tensor | None,
-        workspace: Tensor | None,
+        plan: _Tensor | None,
+        workspace: _Tensor | None,
         stream: int | None,
         /,
     ) -> tuple[int, int] | None: ...
