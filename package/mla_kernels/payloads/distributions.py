@@ -111,9 +111,10 @@ def clash(found: Mapping[str, Sequence[Installed]], name: str) -> str | None:
         return None
     places = " and ".join(f"{copy.version} ({copy.folder})" for copy in copies)
     wanted = name if name == CORE else f"{name}=={__version__}"
+    again = "" if foreign(name) else f"; then, {install([_payload(name)], wanted)}"
     return (
         f"several versions of {name} are installed: {places}; remove each by pip uninstall -y {name}, "
-        f"repeated until pip finds none; then, {install([_payload(name)], wanted)}"
+        f"repeated until pip finds none{again}"
     )
 
 

@@ -97,7 +97,9 @@ def test_broken_metadata_of_a_stranger(site, rediscover, file, data):
 def test_broken_metadata_of_a_stranger_is_a_note(site, rediscover, capsys, text):
     (site.describe("acme", "1.0", acme="acme") / "entry_points.txt").write_text(text)
     (site.describe("acme", "2.0", acme="acme") / "entry_points.txt").write_text(text)
-    states = {check.name: check.state for check in doctor.examine()}
+    checks = {check.name: check for check in doctor.examine()}
+    assert checks["distribution acme"].detail.endswith("pip uninstall -y acme, repeated until pip finds none")
+    states = {name: check.state for name, check in checks.items()}
     assert (states["payload acme of acme"], states["distribution acme"]) == ("note", "note")
     assert "fault" not in states.values()
     rediscover()
