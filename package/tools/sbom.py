@@ -18,7 +18,7 @@ from cyclonedx.model.license import DisjunctiveLicense, License, LicenseExpressi
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 NAME = "pyproject.toml"
 LICENCE = re.compile(r'^license = "(.+)"$', re.MULTILINE)
 CUDA_EULA = DisjunctiveLicense(
