@@ -31,8 +31,8 @@ _KINDS = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
 _HOST = ("cpu", 0)
 
 
-def dtype_name(argument: str, tensor: Tensor) -> str:
-    """The name of a tensor's element type, such as ``bf16``.
+def dtype_name(argument: str, tensor: Tensor, *also: str) -> str:
+    """The name of a tensor's element type, such as ``bf16``; ``also`` are types that the caller takes beside.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def dtype_name(argument: str, tensor: Tensor) -> str:
     """
     stored = _stored(argument, tensor)
     if stored not in _NAME:
-        raise DTypeError(argument, stored, ", ".join(_NAME))
+        raise DTypeError(argument, stored, ", ".join([*_NAME, *also]))
     return _NAME[stored]
 
 
@@ -83,7 +83,7 @@ def cache_format(argument: str, cache: Packed, kv_dtype: object = None) -> Cache
     """
     parts = _parts(argument, cache)
     in_bytes = _stored(argument, first(cache)) == "uint8"
-    name = "e4m3" if in_bytes else dtype_name(argument, first(cache))
+    name = "e4m3" if in_bytes else dtype_name(argument, first(cache), "uint8 for a cache of bytes")
     try:
         width = sum(int(shape[-1]) for shape in map(_shape, parts) if shape)
     except Exception as error:

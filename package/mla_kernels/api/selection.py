@@ -8,7 +8,7 @@ from typing import Any, get_args
 from mla_kernels._types import OutDType
 from mla_kernels.api.lookup import find, remember
 from mla_kernels.devices.machine import arch_for
-from mla_kernels.errors import DTypeError, VariantNotFoundError
+from mla_kernels.errors import DTypeError, ShapeError, VariantNotFoundError
 from mla_kernels.formats import HEAD_DIM, LATENT, WIDTHS
 from mla_kernels.kernels.base import Kernel, Plan
 from mla_kernels.resolve.search import variants
@@ -59,6 +59,8 @@ def _found(config: Config, out: Packed | None) -> Kernel:
     try:
         return find(config)
     except VariantNotFoundError as error:
+        if mixed := _mixed(config):
+            raise VariantNotFoundError(f"{mixed}\n{error}") from None
         asked = config.get("out_dtype")
         if asked is None or out is None or asked != dtype_name("out", first(out)):
             raise
@@ -67,6 +69,17 @@ def _found(config: Config, out: Packed | None) -> Kernel:
         if not accepted or stored_name(str(asked)) in accepted:  # then it is not the type of out that has none
             raise
         raise DTypeError("out", stored_name(str(asked)), ", ".join(accepted)) from error
+
+
+def _mixed(config: Config) -> str:
+    """What to convert where the input and the cache are of different float types, of which few ops have kernels."""
+    argument, both = ("q", "one") if "q_dtype" in config else ("latent", "latent and rope")
+    own, cache = config.get("q_dtype", config.get("in_dtype")), config.get("kv_dtype")
+    if own == cache or not {own, cache} <= {*get_args(OutDType)}:
+        return ""
+    other = "kv" if config["op"] == "sparse_prefill" else "kv_cache"
+    such_as = f"{argument}.to(torch.{stored_name(str(cache))})"
+    return f"{argument} is {own} and {other} {cache}: convert {both}, such as {such_as}"
 
 
 def _key(describe: object, tensors: tuple[Any, ...], options: tuple[object, ...]) -> tuple[object, ...]:
@@ -261,9 +274,14 @@ def to_global_indices(token_indices: Tensor, page_size: object) -> Config:
 
 
 def _attention(q: Packed, kv_name: str, kv: Packed, out: Tensor | None, kv_dtype: DTypeLike | None = None) -> Config:
+    q_dtype, traits = dtype_name("q", first(q)), _cache_traits(kv_name, kv, kv_dtype)
+    d_qk, shape = traits.get("d_qk"), list(first(q).shape)
+    if d_qk and kv_name == "kv_cache" and kv_dtype is None and first(q) is q and shape[-1] != d_qk:
+        accepts = f"[batch, q_len, num_heads, {d_qk}], because the rows of kv_cache have d_qk = {d_qk}"
+        raise ShapeError("q", f"shape {shape}", accepts)
     return {
-        "q_dtype": dtype_name("q", first(q)),
-        **_cache_traits(kv_name, kv, kv_dtype),
+        "q_dtype": q_dtype,
+        **traits,
         "out_dtype": None if out is None else dtype_name("out", out),
     }
 

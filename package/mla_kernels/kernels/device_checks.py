@@ -40,7 +40,8 @@ def _decode(problem: Problem) -> None:
     pages, page_size = first(problem["kv_cache"]).shape[:2]
     table = problem.get("block_table")
     width = 1 if table is None else table.shape[1]
-    reason = "" if table is None else _of_pages(width, page_size)
+    contiguous = " (one page of kv_cache, because block_table is None)"
+    reason = contiguous if table is None else _of_pages(width, page_size)
     for b, length in enumerate(lengths):
         _within(f"seq_lens[{b}]", length, 0, width * page_size, reason)
     if problem.get("token_seq_lens") is not None:
@@ -64,9 +65,10 @@ def _token_lengths(problem: Problem, lengths: list[int]) -> None:
 
 def _bounds(bounds: list[int], tokens: int, most: int) -> None:
     """Refuse bounds of requests that are not in order, past the tokens, or too far apart."""
-    _within("cu_seqlens_q[0]", bounds[0], 0, tokens)
+    reason = f" (max_q_len is {most}, and q has {tokens} tokens)"
+    _within("cu_seqlens_q[0]", bounds[0], 0, tokens, reason)
     for r, (begin, end) in enumerate(pairwise(bounds), start=1):
-        _within(f"cu_seqlens_q[{r}]", end, begin, min(tokens, begin + most))
+        _within(f"cu_seqlens_q[{r}]", end, begin, min(tokens, begin + most), reason)
 
 
 def _sparse(problem: Problem) -> None:

@@ -39,7 +39,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 TENSORS = [
     ("q", [1.0], DTypeError, "q: got list; accepts a tensor with __dlpack__"),
-    ("q", None, DTypeError, r"q: got None; accepts a tensor \[batch, q_len, num_heads, 576\], or a pair with 512"),
+    ("q", None, DTypeError, r"q: got None; accepts a tensor of bfloat16, \[batch, q_len, num_heads, 576\], or a pair"),
     ("q", torch.Tensor, DTypeError, "q: got _TensorMeta"),
     ("q", zeros(3, 2, 5, 576, dtype=torch.float16), DTypeError, "q: got float16; accepts bfloat16"),
     ("seq_lens", zeros(3, dtype=torch.int64), DTypeError, "seq_lens: got int64; accepts int32"),
@@ -194,5 +194,5 @@ def test_what_a_launch_lacks_is_returned(noop, plan, workspace, lacking):
 
 
 def test_stream_must_be_a_handle(noop):
-    with pytest.raises(DTypeError, match="stream: got str; accepts an integer handle or None"):
+    with pytest.raises(DTypeError, match="stream: got str; accepts the address of a CUDA stream, such as"):
         noop.kernel("decode").launch(*arguments("decode").values(), None, None, "stream")

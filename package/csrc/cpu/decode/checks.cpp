@@ -12,8 +12,10 @@ int64_t capacity(const Problem& p) {
 }
 
 Status refuse_length(const Problem& p, int64_t b, int64_t most) {
+  const char* contiguous =
+      p.num_pages > 0 ? " (one page of kv_cache, because block_table is None)" : "";  // 0: a plan's
   return Status::error(MLA_RANGE, text("seq_lens[", b, "]"), text(seq_lens(p)[b]),
-                       p.block_table == nullptr ? text("0 to ", most)
+                       p.block_table == nullptr ? text("0 to ", most, contiguous)
                                                 : text("0 to ", most, " (", p.table_width,
                                                        " pages of ", p.page_size, " tokens)"));
 }
@@ -42,7 +44,8 @@ Status check_query_bounds(const Problem& p) {
     const int64_t most = r == 0 ? p.q_len : std::min(p.q_len, least + p.max_q_len);
     if (bounds[r] < least || bounds[r] > most) {
       return Status::error(MLA_RANGE, text("cu_seqlens_q[", r, "]"), text(bounds[r]),
-                           text(least, " to ", most));
+                           text(least, " to ", most, " (max_q_len is ", p.max_q_len, ", and q has ",
+                                p.q_len, " tokens)"));
     }
   }
   return {};

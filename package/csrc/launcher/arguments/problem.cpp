@@ -14,6 +14,7 @@ static_assert(sizeof(void*) == sizeof(int64_t));
 alignas(256) char empty_tensor[1];
 
 constexpr int64_t kAnyExtent = -1;
+constexpr char kWritable[] = "a writable tensor (arrays of JAX are read-only)";
 
 PyObject* text(const char* words) { return PyUnicode_FromString(words); }
 
@@ -25,17 +26,6 @@ void fill_contiguous(const dlpack::Tensor& tensor, int64_t* strides) {
     strides[i] = static_cast<int64_t>(stride);
     stride *= static_cast<uint64_t>(tensor.shape[i]);
   }
-}
-
-bool is_contiguous(const View& view) {
-  const dlpack::Tensor& tensor = view.tensor;
-  if (view.bytes == 0 || tensor.strides == nullptr) return true;
-  int64_t stride = 1;
-  for (int i = tensor.ndim - 1; i >= 0; --i) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != stride) return false;
-    stride *= tensor.shape[i];
-  }
-  return true;
 }
 
 // Refuses an address that `alignment` does not divide.
@@ -52,7 +42,7 @@ bool check_alignment(Argument argument, const void* data, int64_t alignment) {
 
 bool check_writable(Argument argument, const View& view) {
   return !view.read_only ||
-         refuse(MLA_UNSUPPORTED, argument, text("a read-only tensor"), text("a writable tensor"));
+         refuse(MLA_UNSUPPORTED, argument, text("a read-only tensor"), text(kWritable));
 }
 
 }  // namespace
@@ -156,7 +146,10 @@ bool Problem::add_memory(const TensorBinding& binding, Argument argument, const 
 bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject* object,
                        int64_t row, int32_t offset) {
   View view;
-  if (!call_.read(object, argument, &view)) return false;
+  if (!call_.read(object, argument, &view)) {
+    const bool number = is_instance(object, PyFloat_Type) || PyLong_Check(object);
+    return number && take_exception() && refuse_value(binding, argument, type_text(object));
+  }
   dlpack::Tensor& tensor = view.tensor;
   if (!type_->matches(tensor.dtype)) {
     return refuse(MLA_DTYPE, argument, dtype_text(tensor.dtype), text(type_->accepts));
@@ -253,10 +246,15 @@ bool Problem::set_none(const TensorBinding& binding) {
                   PyUnicode_FromFormat("a float32 tensor of one element, because kv_cache is %s",
                                        spec_.format->name));
   }
-  if (binding.optional) return true;
+  return binding.optional || refuse_value(binding, {binding.name}, text("None"));
+}
+
+// Refuses what is no tensor, and says which tensor is meant.
+bool Problem::refuse_value(const TensorBinding& binding, Argument argument, PyObject* got) const {
   const Ref shape(shape_text(binding));
-  return shape && refuse(MLA_DTYPE, {binding.name}, text("None"),
-                         PyUnicode_FromFormat("a tensor %U", shape.get()));
+  return refuse(
+      MLA_DTYPE, argument, got,
+      shape ? PyUnicode_FromFormat("a tensor of %s, %U", type_->accepts, shape.get()) : nullptr);
 }
 
 bool Problem::set_tensor(int index, PyObject* value) {
@@ -322,7 +320,7 @@ bool Problem::read_buffer(const char* name, PyObject* value, bool written, Buffe
   if (value == Py_None) return true;
   View view;
   if (!call_.read(value, {name}, &view)) return false;
-  if (!is_contiguous(view)) {
+  if (!view.is_contiguous()) {
     return refuse(MLA_WORKSPACE, {name}, text("a tensor with gaps"), text("a contiguous tensor"));
   }
   if (written && !check_writable({name}, view)) return false;

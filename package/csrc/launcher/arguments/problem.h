@@ -79,6 +79,8 @@ class Problem {
   bool set_named(PyObject* name, PyObject* value);
   bool is_cache_scale(const TensorBinding& binding) const;
   bool set_none(const TensorBinding& binding);
+  [[gnu::cold]] bool refuse_value(const TensorBinding& binding, Argument argument,
+                                  PyObject* got) const;
   bool set_pair(const TensorBinding& binding, PyObject* pair);
   bool set_view(const TensorBinding& binding, Argument argument, PyObject* object, int64_t row,
                 int32_t offset);

@@ -6,6 +6,9 @@
 namespace mla::launcher {
 namespace {
 
+constexpr char kStreamText[] =
+    "the address of a CUDA stream, such as torch.cuda.current_stream().cuda_stream, or None";
+
 bool is_cuda(int32_t device_type) { return device_type == dlpack::kCuda; }
 
 bool is_on(int32_t device_type, dlpack::Device device) {
@@ -138,6 +141,16 @@ PyObject* View::shape_text() const {
   return PyUnicode_FromFormat("shape %R", extents.get());
 }
 
+bool View::is_contiguous() const {
+  if (bytes == 0 || tensor.strides == nullptr) return true;
+  int64_t stride = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != stride) return false;
+    stride *= tensor.shape[i];
+  }
+  return true;
+}
+
 Call::~Call() {
   for (int i = 0; i < num_capsules_; ++i) Py_DecRef(capsules_[i]);
 }
@@ -145,15 +158,14 @@ Call::~Call() {
 bool Call::use_stream(PyObject* stream) {
   if (stream == Py_None) return true;
   if (!PyLong_Check(stream)) {
-    return refuse(MLA_DTYPE, {"stream"}, type_text(stream),
-                  PyUnicode_FromString("an integer handle or None"));
+    return refuse(MLA_DTYPE, {"stream"}, type_text(stream), PyUnicode_FromString(kStreamText));
   }
   // An unsigned number, because an address that is negative is none.
   const unsigned long long handle = PyLong_AsUnsignedLongLong(stream);
   if (PyErr_Occurred()) {
     Ref cause = take_exception();
     return cause && refuse(MLA_RANGE, {"stream"}, number_text(stream),
-                           PyUnicode_FromString("an integer handle or None"), std::move(cause));
+                           PyUnicode_FromString(kStreamText), std::move(cause));
   }
   if (!is_cuda(device_type_)) return true;
   stream_ = reinterpret_cast<void*>(static_cast<uintptr_t>(handle));

@@ -17,6 +17,7 @@ struct View {
   char* data() const {
     return tensor.data == nullptr ? nullptr : static_cast<char*>(tensor.data) + tensor.byte_offset;
   }
+  bool is_contiguous() const;
   [[gnu::cold]] PyObject* shape_text() const;
 };
 
