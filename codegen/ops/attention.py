@@ -13,7 +13,10 @@ SCALES = (
         "softmax_scale",
         "float",
         "finite",
-        doc="Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.",
+        doc="Factor of the logits: ``head_dim ** -0.5`` of the head before absorption, which has ``qk_nope_head_dim +"
+        " qk_rope_head_dim`` columns. With YaRN it is multiplied by ``m ** 2``, where ``m = 0.1 * mscale_all_dim *"
+        " ln(factor) + 1``. For DeepSeek-V3 it is 0.1352, ``192 ** -0.5 * 1.3689 ** 2``, and never ``576 ** -0.5``; for"
+        " DeepSeek-V4, whose heads have 512 columns, ``512 ** -0.5``.",
     ),
     Scalar("q_scale", "float", "finite", 1.0, doc=UNIT),
     KV_SCALE,
@@ -27,7 +30,7 @@ MAX_SPLITS = Scalar(
     doc="The most parts that a row is split into; 0 lets the payload choose, or is 1 with"
     " ``mla_kernels.batch_invariant``.",
 )
-OF_THE_PLAN = "Belongs to the plan, and is of the one made for this call; see ``kernel.plan``."
+OF_THE_PLAN = "Only without ``plan``. With a plan, pass it to ``kernel.plan``."
 
 CACHE = "the type of ``q`` or e4m3; uint8 {rows}"
 PER_QUERY = (("batch", "q_len", "num_heads"), ("b", "s", "h"))

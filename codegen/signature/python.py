@@ -13,6 +13,7 @@ _WIDTHS = {"latent": LATENT, "rope": ROPE}
 _ALLOCATED = {"float32": '"fp32"', "int32": '"int32"'}
 _COMMON = {"workspace": "Tensor | None = None", "stream": "int | None = None", "check": "bool = False"}
 """What the functions of all ops take."""
+_SIZED = ("batch", "q_len", "num_heads", "topk")
 _SWITCHED = {"batch_invariant": "invariance.enabled"}
 """The scalars whose default is a switch."""
 
@@ -28,9 +29,10 @@ def _op(op: Op, served: Mapping[str, str]) -> dict[str, Any]:
         "pascal": op.pascal,
         "options": [option.name for option in op.options],
         "planned": [scalar.name for scalar in op.scalars if scalar.planned],
-        "unplanned": " and ".join(f"is_preset({s.name}, {_default(s)})" for s in op.scalars if s.planned),
+        "unplanned": " and ".join(f"{s.name} is {_singleton(s)}" for s in op.scalars if s.planned),
         "planned_presets": ", ".join(_SWITCHED.get(s.name, _default(s)) for s in op.scalars if s.planned),
         "splits": any(scalar.name == "max_splits" and not scalar.planned for scalar in op.scalars),
+        "sized": _sized(op) if any(scalar.name == "max_splits" for scalar in op.scalars) else {},
         "plans": op.plans,
         "ragged": op.ragged,
         "layout": op.layout,
@@ -45,6 +47,15 @@ def _op(op: Op, served: Mapping[str, str]) -> dict[str, Any]:
         "signature": schemas.lines(op),
         "native": [f"{argument.name}: {_native(argument)}" for argument in op.arguments],
     }
+
+
+def _sized(op: Op) -> dict[str, list[str]]:
+    """The dimensions that the sizes of an op's buffers depend on, and what else of a call tells each."""
+    tellers = {dim: [tensor.name for tensor in op.tensors if dim in tensor.dims] for dim in _SIZED}
+    if op.ragged:
+        requests = [tensor.name for tensor in op.tensors if op.ragged.requests in tensor.dims]
+        tellers[op.ragged.batch] += [op.ragged.requests, *requests]
+    return {dim: names for dim, names in tellers.items() if names}
 
 
 def _public(op: Op, served: Mapping[str, str]) -> dict[str, Any]:
@@ -134,6 +145,11 @@ def _scalar(scalar: Scalar, launch: bool = False) -> str:
 
 def _default(scalar: Scalar) -> str:
     return repr(bool(scalar.default) if scalar.check == "flag" else scalar.default)
+
+
+def _singleton(scalar: Scalar) -> str:
+    """The default as the one object that CPython has for it: identity is quicker than a comparison."""
+    return _default(scalar).replace("0", "ZERO")
 
 
 def _annotation(tensor: Tensor) -> str:

@@ -881,7 +881,7 @@ static_assert(points(cpu::store_kv::supports,
                      std::array{DType::fp16, DType::bf16, DType::mxfp4_ds_v4},
                      std::array{576, 512, 320},
                      std::array{512, 256}) == 0,
-              "store_kv, kv_dtype: store_kv copies or quantises; a cache in another float type belongs to the producer of the latent");
+              "store_kv, kv_dtype: store_kv copies or quantises, and does not convert between float types: convert latent and rope to the type of the cache first");
 static_assert(points(cpu::store_kv::supports,
                      std::array{DType::fp32},
                      std::array{DType::fp8_ds_mla},
@@ -929,7 +929,7 @@ static_assert(points(cpu::store_kv::supports,
                      std::array{DType::fp32, DType::bf16, DType::mxfp4_ds_v4},
                      std::array{576, 512, 320},
                      std::array{512, 256}) == 0,
-              "store_kv, kv_dtype: store_kv copies or quantises; a cache in another float type belongs to the producer of the latent");
+              "store_kv, kv_dtype: store_kv copies or quantises, and does not convert between float types: convert latent and rope to the type of the cache first");
 static_assert(points(cpu::store_kv::supports,
                      std::array{DType::fp16},
                      std::array{DType::fp16, DType::e4m3},
@@ -995,7 +995,7 @@ static_assert(points(cpu::store_kv::supports,
                      std::array{DType::fp32, DType::fp16, DType::mxfp4_ds_v4},
                      std::array{576, 512, 320},
                      std::array{512, 256}) == 0,
-              "store_kv, kv_dtype: store_kv copies or quantises; a cache in another float type belongs to the producer of the latent");
+              "store_kv, kv_dtype: store_kv copies or quantises, and does not convert between float types: convert latent and rope to the type of the cache first");
 static_assert(points(cpu::store_kv::supports,
                      std::array{DType::bf16},
                      std::array{DType::bf16, DType::e4m3},

@@ -13,6 +13,10 @@ _QUOTE = reprlib.Repr()
 _QUOTE.maxstring = _QUOTE.maxother = 100
 
 
+ZERO = 0
+"""CPython's one object for 0: an argument that is this object was left as it is by default, or might as well be."""
+
+
 def quoted(value: object) -> str:
     """The ``repr`` of a value, shortened; one whose ``repr`` fails is told by its type."""
     try:

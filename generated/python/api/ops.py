@@ -12,8 +12,8 @@ from mla_kernels.api import selection
 from mla_kernels.api.selection import select
 from mla_kernels.errors import ShapeError
 from mla_kernels.kernels.base import Plan
-from mla_kernels.kernels.planned import plan_for
-from mla_kernels.scalars import is_preset
+from mla_kernels.kernels.planned import plan_for, require_planned
+from mla_kernels.scalars import ZERO
 from mla_kernels.tensors import DTypeLike, Packed, Tensor, compiling
 
 
@@ -70,7 +70,10 @@ def decode(
         ``e4m3``, over an e4m3 cache, multiplies in e4m3, to which Q and P are rounded. By default, or with ``exact``,
         neither is rounded to 8 bits.
     softmax_scale : float
-        Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
+        Factor of the logits: ``head_dim ** -0.5`` of the head before absorption, which has ``qk_nope_head_dim +
+        qk_rope_head_dim`` columns. With YaRN it is multiplied by ``m ** 2``, where ``m = 0.1 * mscale_all_dim *
+        ln(factor) + 1``. For DeepSeek-V3 it is 0.1352, ``192 ** -0.5 * 1.3689 ** 2``, and never ``576 ** -0.5``; for
+        DeepSeek-V4, whose heads have 512 columns, ``512 ** -0.5``.
     q_scale : float
         What one unit of an e4m3 element stands for; 1 for other types.
     kv_scale : float
@@ -80,13 +83,13 @@ def decode(
     causal : bool
         New token ``s`` sees ``seq_lens - q_len + 1 + s`` keys (aligned at the bottom right); otherwise all.
     max_splits : int
-        Belongs to the plan, and is of the one made for this call; see ``kernel.plan``.
+        Only without ``plan``. With a plan, pass it to ``kernel.plan``.
     batch_invariant : bool
-        Belongs to the plan, and is of the one made for this call; see ``kernel.plan``. ``mla_kernels.batch_invariant``
-        switches it on for all calls.
+        Only without ``plan``. With a plan, pass it to ``kernel.plan``. ``mla_kernels.batch_invariant`` switches it on
+        for all calls.
     max_q_len : int
-        With ``cu_seqlens_q``: the most new tokens of a request. Belongs to the plan, and is of the one made for this
-        call; see ``kernel.plan``.
+        With ``cu_seqlens_q``: the most new tokens of a request. Only without ``plan``. With a plan, pass it to
+        ``kernel.plan``.
     out : [batch, q_len, num_heads, d_v], optional
     lse : float32 [batch, num_heads, q_len], optional
         ``False`` leaves it out; ``True`` allocates it, as None does.
@@ -134,9 +137,12 @@ def decode(
         return torch_ops.call("decode", arguments)  # type: ignore[no-any-return]
     planned = selection.planned_decode_kernel(out, block_table is not None, plan, compute_dtype)
     kernel = planned or selection.decode_kernel(q, kv_cache, out, block_table is not None, plan, max_q_len, compute_dtype)
-    if plan is None and not (is_preset(max_splits, 0) and is_preset(batch_invariant, False) and is_preset(max_q_len, 0)):
-        options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "max_q_len": max_q_len, "stream": stream}
-        plan = plan_for(kernel, q, seq_lens, cu_seqlens_q, **options)
+    if not (max_splits is ZERO and batch_invariant is False and max_q_len is ZERO):
+        options = {"max_splits": max_splits, "batch_invariant": batch_invariant, "max_q_len": max_q_len}
+        if plan is None:
+            plan = plan_for(kernel, q, seq_lens, cu_seqlens_q, stream=stream, **options)
+        else:
+            require_planned(plan, options)
     while True:
         try:
             return kernel.launch(  # type: ignore[no-any-return]
@@ -215,7 +221,10 @@ def sparse_decode(
     extra_kv_dtype : str or dtype, optional
         The format of the second cache; by default what its rows say, and that of the first one where they are alike.
     softmax_scale : float
-        Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
+        Factor of the logits: ``head_dim ** -0.5`` of the head before absorption, which has ``qk_nope_head_dim +
+        qk_rope_head_dim`` columns. With YaRN it is multiplied by ``m ** 2``, where ``m = 0.1 * mscale_all_dim *
+        ln(factor) + 1``. For DeepSeek-V3 it is 0.1352, ``192 ** -0.5 * 1.3689 ** 2``, and never ``576 ** -0.5``; for
+        DeepSeek-V4, whose heads have 512 columns, ``512 ** -0.5``.
     q_scale : float
         What one unit of an e4m3 element stands for; 1 for other types.
     kv_scale : float
@@ -346,7 +355,10 @@ def sparse_prefill(
     extra_topk_length : int32 [q_len], optional
         Only so many of a row's indices count.
     softmax_scale : float
-        Factor of the logits; DeepSeek models want ``192 ** -0.5`` times their YaRN factor.
+        Factor of the logits: ``head_dim ** -0.5`` of the head before absorption, which has ``qk_nope_head_dim +
+        qk_rope_head_dim`` columns. With YaRN it is multiplied by ``m ** 2``, where ``m = 0.1 * mscale_all_dim *
+        ln(factor) + 1``. For DeepSeek-V3 it is 0.1352, ``192 ** -0.5 * 1.3689 ** 2``, and never ``576 ** -0.5``; for
+        DeepSeek-V4, whose heads have 512 columns, ``512 ** -0.5``.
     q_scale : float
         What one unit of an e4m3 element stands for; 1 for other types.
     kv_scale : float

@@ -14,6 +14,7 @@ class DecodeKernel(PlannedKernel):
     """The kernel of ``mla_kernels.decode``."""
 
     __slots__ = ()
+    _sized_by = {"batch": ["q", "out", "lse", "token_seq_lens", "num_requests", "block_table", "seq_lens"], "num_heads": ["q", "out", "lse"], "q_len": ["q", "out", "lse", "token_seq_lens"]}
     _left_out = frozenset(["lse"])
     _launch: _launcher.DecodeLaunch
 
@@ -124,6 +125,7 @@ class SparseDecodeKernel(Kernel):
 
     __slots__ = ()
     _broadcast = {"topk_length": ("q", 1), "extra_topk_length": ("q", 1)}
+    _sized_by = {"batch": ["q", "indices", "out", "lse", "max_logits", "topk_length", "extra_indices", "extra_topk_length"], "num_heads": ["q", "out", "lse", "max_logits", "attn_sink"], "q_len": ["q", "indices", "out", "lse", "max_logits", "topk_length", "extra_indices", "extra_topk_length"], "topk": ["indices"]}
     _left_out = frozenset(["lse"])
     _launch: _launcher.SparseDecodeLaunch
 

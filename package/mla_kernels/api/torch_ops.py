@@ -18,7 +18,7 @@ from mla_kernels.api import selection
 from mla_kernels.api.signatures import SIGNATURES, Output, Signature
 from mla_kernels.errors import UnsupportedError
 from mla_kernels.kernels.base import Plan
-from mla_kernels.kernels.planned import plan_for
+from mla_kernels.kernels.planned import plan_for, require_planned
 from mla_kernels.tensors import cache_format, element_name, first
 
 _NAMESPACE = "mla_kernels"
@@ -68,6 +68,8 @@ def call(op: str, arguments: dict[str, Any]) -> Any:
         if given is not True or output.made != "unless_false":
             require_defaults(**{output.name: given})
     _require_no_gradient(arguments)
+    if arguments.get("plan") is not None:
+        require_planned(arguments["plan"], {name: arguments[name] for name in signature.planned})
     require_defaults(**{name: arguments[name] for name in ("workspace", "stream", "check")})
     results = getattr(torch.ops.mla_kernels, op)(*_values(signature, arguments))
     if len(signature.outputs) < 2:

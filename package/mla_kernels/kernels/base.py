@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from mla_kernels import _launcher
+from mla_kernels._types import FIELDS
 from mla_kernels.errors import DTypeError, UnsupportedError, ValueRangeError, WorkspaceError
 from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.payloads.registry import Limits, Range, Value, Variant
@@ -87,6 +88,8 @@ class Kernel:
     __slots__ = ("_bind", "_d_qk", "_d_v", "_launch", "_limits", "_native", "config", "variant")
     _broadcast: ClassVar[Mapping[str, tuple[str, int]]] = {}
     """Tensors that callers may give without a dimension, and the tensor and axis that have it."""
+    _sized_by: ClassVar[Mapping[str, Collection[str]]] = {}
+    """The dimensions that the sizes of buffers depend on, and what else of a call tells each."""
     _left_out: ClassVar[frozenset[str]] = frozenset()
     """Outputs that a bool leaves out or allocates."""
     launch: Callable[..., Any]
@@ -125,9 +128,16 @@ class Kernel:
         -------
         int
             It depends on shapes, ``max_splits``, ``batch_invariant`` and the device only, never on lengths.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As of ``workspace_size``.
         """
         problem = self._sized(problem)
-        return self._native_for(problem).plan_size(problem)
+        size = self._native_for(problem).plan_size(problem)
+        self._require_extents(problem)
+        return size
 
     def workspace_size(self, **problem: object) -> int:
         """Bytes of workspace that a launch needs.
@@ -135,19 +145,43 @@ class Kernel:
         Parameters
         ----------
         **problem
-            Arguments of the call by name, or the dimensions that they would have: ``q=q`` or ``batch=8, q_len=1``.
+            Arguments of the call by name, or the dimensions that they would have: ``q=q`` or ``batch=8, q_len=1,
+            num_heads=128``, and ``topk`` for sparse attention. Numbers that the kernel's config fixes may be left out.
             ``batch_invariant`` is by default what ``mla_kernels.batch_invariant`` says.
 
         Returns
         -------
         int
             It depends on shapes, ``max_splits`` and ``batch_invariant`` only, never on lengths.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The size depends on a number that is neither given nor fixed, or an argument is refused as in a launch.
         """
         problem = self._sized(problem)
-        return self._native_for(problem).workspace_size(problem)
+        size = self._native_for(problem).workspace_size(problem)
+        self._require_extents(problem)
+        return size
 
-    def can_run(self, **problem: object) -> None:
-        """Raise what the launch of ``problem`` would; on CUDA, lengths and indices are read for it."""
+    def can_run(self, **problem: object) -> bool:
+        """Whether the launch of ``problem`` would be accepted; on CUDA, lengths and indices are read for it.
+
+        Parameters
+        ----------
+        **problem
+            The arguments of the launch by name.
+
+        Returns
+        -------
+        bool
+            Always True: where a launch would refuse, the same error is raised here.
+
+        Raises
+        ------
+        MlaError
+            What the launch would raise.
+        """
         problem = self._launched(problem)
         self._native_for(problem).can_run(problem)
         argument, *others = _launcher.OPS[self.variant.op]
@@ -156,6 +190,7 @@ class Kernel:
             from mla_kernels.kernels.device_checks import verify  # only a launch that is checked has use for it
 
             verify(self.variant.op, problem)
+        return True
 
     def prepare(self, device: int = 0) -> None:
         """Load what a launch on a device needs, so that the first one can be captured in a CUDA graph.
@@ -167,9 +202,12 @@ class Kernel:
 
         Raises
         ------
-        DeviceError
-            The device cannot run the kernel.
+        DTypeError, DeviceError
+            ``device`` is no ordinal, or that device cannot run the kernel.
         """
+        if not isinstance(device, int):
+            accepts = "the ordinal of a CUDA device, such as 0 or torch.cuda.current_device()"
+            raise DTypeError("device", quoted(device), accepts)
         self._native.prepare(device)
 
     def _native_for(self, problem: Mapping[str, object]) -> _launcher.Kernel:
@@ -177,8 +215,27 @@ class Kernel:
         return self._native
 
     def _sized(self, problem: dict[str, object]) -> dict[str, object]:
-        """The arguments of a call whose sizes are asked for."""
-        return self._launched(problem)
+        """The arguments of a call whose sizes are asked for, with the numbers that the config fixes."""
+        problem = self._launched(problem)
+        return problem | {name: self.config[name] for name in self._untold(problem) if name in self.config}
+
+    def _untold(self, problem: Mapping[str, object]) -> list[str]:
+        """The dimensions that sizes depend on and nothing of a problem tells."""
+        return [
+            name
+            for name, tellers in self._sized_by.items()
+            if all(problem.get(teller) is None for teller in (name, *tellers))
+        ]
+
+    def _require_extents(self, problem: Mapping[str, object]) -> None:
+        """Refuse a problem whose size is not known; after the launcher, which refuses wrong arguments by their names.
+
+        Raises
+        ------
+        ValueRangeError
+        """
+        for name in self._untold(problem):
+            self._number(name, None)
 
     def _launched(self, problem: dict[str, object]) -> dict[str, object]:
         """The arguments of a call as its launch has them."""
@@ -201,7 +258,8 @@ class Kernel:
         """A number given by the caller, or fixed by the config."""
         value = self.config.get(name) if given is None else given
         if not isinstance(value, int):
-            accepts = f"an integer, because the kernel's config does not fix it; pass {name} here or to lookup"
+            where = "here or to lookup" if name in FIELDS else "here"
+            accepts = f"an integer, because the kernel's config does not fix it; pass {name} {where}"
             raise ValueRangeError(name, quoted(value), accepts)
         return value
 

@@ -12,7 +12,7 @@ from mla_kernels.formats import HEAD_DIM
 from mla_kernels.kernels import invariance
 from mla_kernels.kernels.base import NO_END, Bind, Kernel, Plan
 from mla_kernels.payloads.registry import Limits, Value, Variant
-from mla_kernels.scalars import count, flag, is_preset
+from mla_kernels.scalars import count, flag, is_preset, quoted
 from mla_kernels.tensors import Packed, Tensor, device_of, empty, extents, first
 
 _MOST_SHAPES = 256
@@ -123,6 +123,11 @@ class PlannedKernel(Kernel):
         """The arguments of a call whose sizes are asked for; the switch says what they leave out, as for a plan."""
         return super()._sized({"batch_invariant": invariance.enabled} | problem)
 
+    def _untold(self, problem: Mapping[str, object]) -> list[str]:
+        """The dimensions that nothing tells; ``max_q_len`` stands for ``q_len``."""
+        is_ragged = _is_ragged(problem.get("max_q_len"))
+        return [name for name in super()._untold(problem) if not (is_ragged and name == "q_len")]
+
     def _made(self, seq_lens: Tensor, stated: dict[str, Any], stream: int | None) -> Plan:
         """A plan whose buffer nothing has written yet."""
         fixed = self.config.get("q_len")
@@ -138,7 +143,7 @@ class PlannedKernel(Kernel):
         _, device = device_of("seq_lens", seq_lens)
         shape = {**_extents(**asked), "device": device}
         size = self._native_for(shape).plan_size(shape)
-        return Plan(empty("out", seq_lens, (size,), "uint8", stream), self.variant.name, **asked)
+        return Plan(_buffer(seq_lens, size, stream), self.variant.name, **asked)
 
     def _launch_of(self, plan: object) -> Any:
         """The launch that takes only what ``plan`` was made for; it is remembered."""
@@ -206,6 +211,22 @@ def plan_for(
     return kernel.plan(seq_lens, num_heads=num_heads, q_len=q_len, **options)
 
 
+def require_planned(plan: object, stated: Mapping[str, object]) -> None:
+    """Refuse a number beside a plan that was made with another one: the plan's decides.
+
+    Raises
+    ------
+    DTypeError, ValueRangeError
+    """
+    if not isinstance(plan, Plan):
+        return  # which the launch refuses
+    for name, value in stated.items():
+        own = getattr(plan, name)
+        preset, read = (False, flag) if name == "batch_invariant" else (0, count)
+        if not is_preset(value, preset) and read(name, value) != own:
+            raise ValueRangeError(name, quoted(value), f"{own}, as the plan has; or pass {name} to kernel.plan")
+
+
 def planned_extents(plan: Plan | None, q: Packed) -> tuple[int, int, int]:
     """Batch, ``q_len`` and ``num_heads`` of a launch."""
     if plan is not None:
@@ -226,6 +247,15 @@ def ragged_extents(q: Packed) -> tuple[int, int, int]:
         accepts = "1, because with max_q_len the tokens of all requests are one batch, which cu_seqlens_q divides"
         raise ShapeError("q", f"batch = {batch}", accepts)
     return batch, num_tokens, num_heads
+
+
+def _buffer(seq_lens: Tensor, size: int, stream: int | None) -> Tensor:
+    """Memory for a plan, in the framework of the lengths."""
+    try:
+        return empty("plan", seq_lens, (size,), "uint8", stream)
+    except UnsupportedError as error:
+        accepts = "a tensor of torch, NumPy or CuPy, in which the buffer of the plan is allocated"
+        raise UnsupportedError("seq_lens", type(seq_lens).__name__, accepts) from error
 
 
 def _problem(plan: Plan, seq_lens: Tensor) -> dict[str, object]:

@@ -247,7 +247,8 @@ def _calls() -> dict[str, tuple[Callable[..., Any], Callable[[], Arguments], lis
         add(op, getattr(mla, op), lambda op=op: of_op(op))
         add(f"kernel of {op}", kernel.launch, lambda op=op: of_op(op))
         for asks in ("workspace_size", "plan_size", "can_run"):
-            add(f"{asks} of {op}", getattr(kernel, asks), dict, *arguments, "device")
+            numbers = {} if asks == "can_run" else dict.fromkeys(kernel._sized_by, 1)
+            add(f"{asks} of {op}", getattr(kernel, asks), lambda numbers=numbers: numbers, *arguments, "device")
         add(f"prepare of {op}", kernel.prepare, dict)
     lengths = {"seq_lens": torch.ones(1, dtype=INT32)}
     add("plan", kernel_of("decode").plan, lambda: lengths | {"num_heads": 1, "q_len": 1})

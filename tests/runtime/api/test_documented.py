@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -52,3 +53,11 @@ def test_every_parameter_of_an_op_states_its_type(name):
 def test_attributes(name):
     fields = {field.name for field in dataclasses.fields(CLASSES[name]) if field.init}
     assert {*entries(CLASSES[name].__doc__ or "", "Attributes")} == fields
+
+
+def test_the_softmax_scale_of_deepseek_v3():
+    """YaRN's ``factor`` is 40 and ``mscale_all_dim`` 1 in its configuration."""
+    doc = " ".join((mla.decode.__doc__ or "").split())
+    assert "``m = 0.1 * mscale_all_dim * ln(factor) + 1``" in doc
+    m = 0.1 * 1.0 * math.log(40) + 1
+    assert f"{192**-0.5 * m**2:.4f}, ``192 ** -0.5 * {m:.4f} ** 2``" in doc

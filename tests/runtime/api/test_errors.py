@@ -18,6 +18,7 @@ from mla_kernels.errors import (
     StrideError,
     UnsupportedError,
     ValueRangeError,
+    VariantNotFoundError,
     WorkspaceError,
 )
 
@@ -152,7 +153,7 @@ def test_read_only_output_is_refused():
     out = np.zeros((1, 1, 1, 512), np.float32)
     out.flags.writeable = False
     cache, lengths = np.ones((1, 16, 576), np.float32), np.ones(1, np.int32)
-    with pytest.raises(InvalidArgumentError, match="out: got a read-only tensor; accepts a writable tensor"):
+    with pytest.raises(InvalidArgumentError, match=r"out: got a read-only tensor; accepts .* \(arrays of JAX are"):
         mla.decode(q, cache, None, lengths, softmax_scale=SCALE, out=out)
 
 
@@ -163,6 +164,49 @@ def test_framework_that_cannot_allocate_the_output_says_so():
         mla.gather_kv(cache, np.zeros(1, np.int32))
     with pytest.raises(DTypeError, match="latent: got uint16; accepts float32"):
         mla.store_kv(q, q[:, :64], cache, np.zeros(1, np.int64))
+
+
+class OfJax:
+    """An array whose framework allocates nothing here."""
+
+    __module__ = "jaxlib.array"
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_a_plan_is_made_where_the_lengths_are():
+    kernel = mla.lookup(op="decode", arch="cpu", q_dtype="fp32", num_heads=1, q_len=1)
+    with pytest.raises(UnsupportedError, match=r"seq_lens: got OfJax; accepts a tensor of torch.* buffer of the plan"):
+        kernel.plan(OfJax(np.ones(1, np.int32)))
+
+
+def test_types_that_differ_are_said_first():
+    with pytest.raises(VariantNotFoundError, match=r"^q is fp32 and kv_cache bf16: convert one, such as q.to"):
+        D.call(q=D.q.float())
+    latent, slots = torch.zeros(1, 576, dtype=torch.float16), torch.zeros(1, dtype=torch.int64)
+    with pytest.raises(VariantNotFoundError, match=r"^latent is fp16 and kv_cache bf16: convert latent and"):
+        mla.store_kv(latent[:, :512], latent[:, 512:], D.kv_cache, slots)
+
+
+def test_reasons_are_said():
+    for changes, reason in (
+        ({"block_table": None, "seq_lens": D.seq_lens + 99}, r"\(one page of kv_cache, because block_table is None\)"),
+        ({"kv_cache": D.kv_cache[..., :512].contiguous()}, r"num_heads, 512\], because the rows of kv_cache have d_qk"),
+        ({"kv_cache": D.kv_cache.to(torch.int8)}, "accepts .*float8_e4m3fn, uint8 for a cache of bytes"),
+        ({"stream": "0"}, r"the address of a CUDA stream, such as torch\.cuda\.current_stream\(\)\.cuda_stream"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=reason):
+            D.call(**changes)
+    cache = torch.zeros(1, 4, 576).to(torch.float8_e4m3fn)
+    with pytest.raises(DTypeError, match=r"scale: got float; accepts a tensor of float32, \[1\]"):
+        mla.store_kv(torch.zeros(1, 512), torch.zeros(1, 64), cache, torch.zeros(1, dtype=torch.int64), scale=0.02)
 
 
 SPARSE = {"q": D.q, "kv_cache": D.kv_cache, "indices": torch.zeros(3, 1, 8, dtype=torch.int32), "softmax_scale": SCALE}

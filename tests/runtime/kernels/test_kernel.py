@@ -9,7 +9,7 @@ import mla_kernels as mla
 import numpy as np
 import pytest
 import torch
-from mla_kernels.errors import InvalidArgumentError
+from mla_kernels.errors import DTypeError, InvalidArgumentError, ValueRangeError
 from mla_kernels.kernels.ops import KERNELS
 
 from codegen import abi
@@ -80,6 +80,48 @@ def test_plan_size_is_that_of_a_plan(problem):
     assert kernel.plan_size(batch=3, num_heads=4, q_len=1) == size
     assert kernel.plan_size(batch=4, num_heads=4, q_len=1) > size
     assert mla.lookup(op="store_kv", in_dtype="bf16").plan_size() == 0
+
+
+def test_sizes_take_the_numbers_that_the_kernel_has():
+    whole = mla.lookup(op="decode", arch="cpu", q_dtype="bf16")
+    fixed = mla.lookup(op="decode", arch="cpu", q_dtype="bf16", num_heads=16, q_len=1)
+    for asks in ("workspace_size", "plan_size"):
+        size = getattr(whole, asks)(batch=8, q_len=1, num_heads=16)
+        assert getattr(fixed, asks)(batch=8) == size > 0
+
+
+@pytest.mark.parametrize("asks", ["workspace_size", "plan_size"])
+@pytest.mark.parametrize("missing", ["batch", "q_len", "num_heads"])
+def test_sizes_without_a_number_are_refused(asks, missing):
+    kernel = mla.lookup(op="decode", arch="cpu", q_dtype="bf16")
+    numbers = {name: 2 for name in ("batch", "q_len", "num_heads") if name != missing}
+    with pytest.raises(ValueRangeError, match=f"{missing}: got None; accepts an integer, .*; pass {missing} here"):
+        getattr(kernel, asks)(**numbers)
+    sparse = mla.lookup(op="sparse_decode", arch="cpu", q_dtype="bf16")
+    with pytest.raises(ValueRangeError, match="topk: got None; accepts an integer"):
+        sparse.workspace_size(batch=1, q_len=1, num_heads=2)
+
+
+def test_what_can_run_is_true(problem):
+    kernel = mla.lookup(op="decode", q_dtype="bf16")
+    assert kernel.can_run(**problem.arguments()) is True
+
+
+def test_a_device_is_an_ordinal():
+    with pytest.raises(DTypeError, match="device: got 'cpu'; accepts the ordinal of a CUDA device, such as 0"):
+        mla.lookup(op="decode", arch="cpu", q_dtype="bf16").prepare("cpu")
+
+
+@pytest.mark.parametrize("given", [{"max_splits": 1}, {"batch_invariant": True}, {"max_q_len": 7}])
+def test_numbers_beside_a_plan_are_those_of_the_plan(problem, given):
+    kernel = mla.lookup(op="decode", q_dtype="bf16")
+    plan = kernel.plan(problem.seq_lens, num_heads=4, q_len=1)
+    (name,) = given
+    with pytest.raises(ValueRangeError, match=f"{name}: got .*; accepts .*, as the plan has; or pass {name} to kernel"):
+        problem.call(plan=plan, **given)
+    if name != "max_q_len":
+        same_plan = kernel.plan(problem.seq_lens, num_heads=4, q_len=1, **given)
+        assert same(problem.call(plan=same_plan, **given), problem.call(plan=same_plan))
 
 
 def test_plan_is_refreshed_in_place(problem):
