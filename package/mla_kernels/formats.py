@@ -9,6 +9,7 @@ __all__ = [
     "FORMATS",
     "HEAD_DIM",
     "LATENT",
+    "ONLY_WIDTHS",
     "ROPE",
     "WIDTHS",
     "CacheFormat",
@@ -22,6 +23,12 @@ HEAD_DIM = LATENT + ROPE
 
 WIDTHS = {"d_qk": HEAD_DIM, "d_v": LATENT}
 """The traits of width, with what configs, names and commands that leave them out mean."""
+
+_ALL_WIDTHS: dict[str, list[dict[str, int]]] = {}
+for _row in FORMATS:
+    _ALL_WIDTHS.setdefault(_row.name, []).append({"d_qk": _row.d_qk, "d_v": _row.d_v})
+ONLY_WIDTHS = {name: every[0] for name, every in _ALL_WIDTHS.items() if len(every) == 1}
+"""The widths of a format that has no others, which a config of it means where it leaves them out."""
 
 D_V = {row.d_qk: row.d_v for row in FORMATS}
 """The columns of a value by those of a key."""

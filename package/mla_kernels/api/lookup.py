@@ -79,7 +79,8 @@ def lookup(
     schedule : str, optional
         How the work is split; by default the variant of highest priority decides.
     d_qk : int, optional
-        Columns of queries and keys; by default 576, as in DeepSeek V3 (``mla_kernels.formats.WIDTHS``).
+        Columns of queries and keys; by default 576, as in DeepSeek V3 (``mla_kernels.formats.WIDTHS``), or those of
+        ``kv_dtype`` where that format has no others: 512 for ``fp8_ds_v4``.
     d_v : int, optional
         How many of these columns are the value; by default 512.
     extra_kv_dtype : str or dtype, optional

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
-from mla_kernels._types import Arch
 from mla_kernels.errors import DTypeError
 from mla_kernels.payloads.discovery import Rejected, payloads
 from mla_kernels.payloads.index import KEPT_OPEN
@@ -139,7 +138,9 @@ def explained(op: str, config: Mapping[str, Value]) -> Explanation:
         reason = f"no variant serves {asked}"
         refusal = None if runner(arch) else _no_payload(arch)
         return Explanation(op, config, None, reason, (), None, refusal, stop, installed.rejected)
-    nearest = index.nearest(searched, MOST_CANDIDATES)
+    every = index.nearest(searched, len(index.variants))
+    own = [miss for miss in every if miss[0].arch == arch]
+    nearest = (own or every)[:MOST_CANDIDATES]
     candidates = tuple(Candidate(variant, _miss(variant, field, searched[field])) for variant, field in nearest)
     reason = f"no variant serves {asked}" + ("; nearest:" if candidates else "")
     command, refusal = addition(op, searched, [variant for variant, _ in nearest], registry)
@@ -153,7 +154,7 @@ def _no_payload(name: str) -> str | None:
     if any(each.name in (name, arch and arch.payload) for each in installed.rejected):
         return None
     archs = ", ".join(payload.registry.arch for payload in installed.found.values())
-    hint = f"; {install(arch)}" if arch else f"; the archs are {', '.join(get_args(Arch))}"
+    hint = f"; {install(arch)}" if arch else ""
     return f"no payload for arch {name} is installed; installed: {archs or 'none'}{hint}"
 
 

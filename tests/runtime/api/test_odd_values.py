@@ -18,7 +18,7 @@ IGNORED = {
 }  # fmt: skip
 """Arguments that are documented to have no effect, there or without another one."""
 
-NAMES = {"arch", "load", "schedule"}
+NAMES = {"load", "schedule"}
 """Fields of which any name is one: no variant may serve it."""
 
 ALIASES = {

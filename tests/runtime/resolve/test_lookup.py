@@ -171,12 +171,12 @@ def test_no_command_where_the_matrix_has_no_place(config, reason):
     [
         ({"op": "encode"}, "op", "decode, sparse_decode, sparse_prefill"),
         ({"op": None}, "op", "decode"),
-        ({"op": "decode", "q_dtype": "float64"}, "q_dtype", "fp32, fp16, bf16, e4m3, fp8_ds_mla"),
+        ({"op": "decode", "q_dtype": "float64"}, "q_dtype", "fp32, fp16, bf16, e4m3"),
         ({"op": "decode", "kv_layout": "ragged"}, "kv_layout", "contiguous, paged"),
         ({"op": "decode", "page_size": -1}, "page_size", "an integer from 0"),
         ({"op": "decode", "page_size": 64.0}, "page_size", "an integer from 0"),
         ({"op": "decode", "q_len": True}, "q_len", "an integer from 0"),
-        ({"op": "decode", "arch": 90}, "arch", "a name"),
+        ({"op": "decode", "arch": 90}, "arch", "cpu, sm100f (or sm100; compute capability 10.0 or 10.3), sm90a"),
         ({"op": "merge_states", "page_size": 64}, "config field of merge_states", "arch, in_dtype, out_dtype"),
         ({"op": "decode", "q_dtype": ["bf16"]}, "q_dtype", "fp32"),
     ],
@@ -226,9 +226,29 @@ def test_an_arch_is_also_found_by_its_payload(name, arch):
     assert mla.variants(arch=name) == mla.variants(arch=arch)
 
 
-def test_an_arch_that_no_payload_has_lists_those_there_are():
-    with pytest.raises(VariantNotFoundError, match=r"no payload for arch sm80 .*; the archs are cpu, sm100f, sm90a"):
-        mla.lookup(op="decode", arch="sm80")
+@pytest.mark.parametrize("name", ["hopper", "cuda", "sm_90", "sm80", ""])
+@pytest.mark.parametrize("function", [mla.lookup, mla.explain, mla.variants])
+def test_an_arch_that_nothing_is_for_is_refused(function, name):
+    accepts = r"accepts cpu, sm100f \(or sm100; compute .* 10.0 or 10.3\), sm90a \(or sm90; compute capability 9.0\)"
+    with pytest.raises(ValueRangeError, match=f"arch: got '{name}'; {accepts}"):
+        function(op="decode", arch=name)
+
+
+def test_a_format_that_has_one_width_says_it():
+    config = {"op": "sparse_decode", "arch": "cpu", "q_dtype": "bf16", "kv_dtype": "fp8_ds_v4"}
+    assert mla.lookup(**config).variant.baked["d_qk"] == 512
+    assert mla.explain(**config).chosen is mla.lookup(**config, d_qk=512).variant
+    with pytest.raises(VariantNotFoundError, match="d_qk is 576"):
+        mla.lookup(**config, d_qk=576)
+
+
+def test_types_that_a_field_never_has_are_not_listed():
+    with pytest.raises(ValueRangeError, match="q_dtype: got 'fp8'; accepts fp32, fp16, bf16, e4m3; fp8 with one"):
+        mla.lookup(op="decode", q_dtype="fp8")
+    with pytest.raises(ValueRangeError, match=r"kv_dtype: .*, nvfp4_ds_mla; fp8 .* e4m3; rows of 656 bytes are"):
+        mla.lookup(op="decode", q_dtype="bf16", kv_dtype="fp8")
+    with pytest.raises(ValueRangeError, match=r"out_dtype: got 'e2m1'; accepts fp32, fp16, bf16$"):
+        mla.lookup(op="decode", q_dtype="bf16", out_dtype="e2m1")
 
 
 def test_every_field_is_part_of_the_cached_key():
