@@ -17,6 +17,10 @@ from mla_kernels.errors import VariantNotFoundError as VariantNotFoundError
 import_module("mla_kernels._launcher")
 
 if TYPE_CHECKING:
+    from mla_kernels import devices as devices
+    from mla_kernels import formats as formats
+    from mla_kernels import models as models
+    from mla_kernels import reference as reference
     from mla_kernels.api.lookup import lookup as lookup
     from mla_kernels.api.ops import decode as decode
     from mla_kernels.api.ops import gather_kv as gather_kv
@@ -51,6 +55,7 @@ _HOMES = {
     "resolve.search": ("variants",),
     "version": ("__version__",),
 }
+_SUBMODULES = ("devices", "formats", "models", "reference")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -77,6 +82,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name in _SUBMODULES:
+        return import_module(f"mla_kernels.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return globals().setdefault(name, getattr(import_module(f"mla_kernels.{_HOME_OF[name]}"), name))

@@ -136,7 +136,7 @@ def model(name: str) -> Model:
     Parameters
     ----------
     name : str
-        Such as ``DeepSeek-R1``.
+        Such as ``DeepSeek-R1``; an organisation before it, as in ``deepseek-ai/DeepSeek-R1``, has no effect.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def model(name: str) -> Model:
     ValueRangeError
         The matrix has no such model; the message names the closest.
     """
-    wanted = name.lower()
+    wanted = name.rpartition("/")[2].lower()
     named = {known.lower(): (known, each) for each in models() for known in (each.name, *each.also)}
     if wanted in named:
         return named[wanted][1]

@@ -110,13 +110,18 @@ def test_every_public_name_exists():
         _ = mla_kernels.no_such_name
 
 
+@pytest.mark.parametrize("name", ["devices", "formats", "models", "reference"])
+def test_modules_are_found_without_an_import_of_their_own(name):
+    assert run(f"import mla_kernels; print(mla_kernels.{name}.__name__)").stdout.strip() == f"mla_kernels.{name}"
+
+
 def test_type_checkers_see_the_same_names():
     import mla_kernels
 
     tree = ast.parse(Path(mla_kernels.__file__).read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     homes = {alias.name: node.module for node in imports for alias in node.names if alias.asname}
-    assert {*homes} == {*mla_kernels.__all__, "__version__"}
+    assert {*homes} == {*mla_kernels.__all__, *mla_kernels._SUBMODULES, "__version__"}
     for name, home in mla_kernels._HOME_OF.items():
         assert homes[name] == f"mla_kernels.{home}"
 

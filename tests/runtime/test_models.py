@@ -86,3 +86,7 @@ def test_errors():
         model("GLM-4.7-Flash").configs(q_len=0)
     with pytest.raises(ValueRangeError, match=r"model: got 'GPT-2'; accepts DeepSeek-V2-Lite, "):
         model("GPT-2")
+
+
+def test_an_organisation_before_the_name_has_no_effect():
+    assert model("deepseek-ai/DeepSeek-V3.2") is model("DeepSeek-V3.2")
