@@ -120,7 +120,7 @@ def test_an_unknown_model_is_told_the_closest(run):
     for name, closest in (
         ("DeepSeek", {"DeepSeek-R1", "DeepSeek-V3.2"}),
         ("kimi-k25", {"Kimi-K2.5"}),
-        ("zai-org/GLM-5.1", {"GLM-5.1"}),
+        ("zai-org/GLM51", {"GLM-5.1"}),
     ):
         *told, rest = run("models", name)[2].split("accepts ")[1].strip().split(", ")
         assert rest == "or another that `mla-kernels models` lists"
