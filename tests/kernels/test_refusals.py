@@ -134,9 +134,11 @@ def test_sparse_prefill(variant: Row, argument: str, where: tuple[int, ...], val
 @pytest.mark.op("sparse_decode", **CPU)
 @pytest.mark.parametrize("prefix", ["", "extra_"])
 def test_lists_of_more_than_32_bits(variant: Row, prefix: str) -> None:
+    import mla_kernels as mla
     from mla_kernels.errors import ShapeError
 
-    kernel = SparseDecode(variant.name).kernel()
+    traits: dict[str, Any] = dict(variant.traits)
+    kernel = mla.lookup(op="sparse_decode", arch=variant.arch, **traits)
     kernel.can_run(**{f"{prefix}topk": INT_MAX})
     for topk in (2**31, 2**32 + 64, 2**63 - 1):
         message = f"{prefix}indices: got {prefix}topk = {topk}; accepts 0 to {INT_MAX}"

@@ -217,7 +217,6 @@ class ContextParallel:
         self._require_no_failure()
         batch, q_len, num_heads, d_qk = _extents(q)
         _require_served(d_qk)
-        d_v = D_V[d_qk]
         if (batch, q_len) != (len(step.lengths), step.q_len):
             requests = f"{len(step.lengths)} requests with {step.q_len} tokens each, as the step has"
             raise ShapeError("q", f"shape {list(q.shape)}", requests)
@@ -232,7 +231,7 @@ class ContextParallel:
         except BaseException as error:
             self._failed = error
             raise
-        return out.view(batch, q_len, num_heads, d_v), lse.view(batch, q_len, num_heads).transpose(1, 2)
+        return out.view(batch, q_len, num_heads, D_V[d_qk]), lse.view(batch, q_len, num_heads).transpose(1, 2)
 
     @staticmethod
     def _attend(
