@@ -116,18 +116,19 @@ def _values(signature: Signature, arguments: dict[str, Any]) -> list[Any]:
 
 
 def _arguments(signature: Signature, values: Iterator[Any]) -> dict[str, Any]:
-    """The arguments that the values of a torch op stand for; a plan brings its scalars, which are then none of them."""
+    """The arguments that the values of a torch op stand for; of a plan, the buffer, the variant and the shape.
+
+    These are no ``Plan`` yet: where a fake is asked, its numbers may be symbols.
+    """
     arguments: dict[str, Any] = {}
     for name in signature.order:
         arguments[name] = next(values)
         if name == "plan":
             made_by, shape = next(values), next(values)
+            arguments[name] = None if arguments[name] is None else (arguments[name], made_by, *shape)
         elif name in signature.packed:
             rope = next(values)
             arguments[name] = arguments[name] if rope is None else (arguments[name], rope)
-    if arguments.get("plan") is not None:
-        scalars = {name: arguments[name] for name in signature.planned}
-        arguments["plan"] = Plan(arguments["plan"], made_by, *shape, **scalars)
     return arguments
 
 
@@ -135,6 +136,8 @@ def _run(op: str, *values: Any) -> Any:
     """Select a kernel and launch it, as ``mla_kernels.<op>`` does."""
     signature = SIGNATURES[op]
     arguments = _arguments(signature, iter(values))
+    if arguments.get("plan") is not None:  # which brings its scalars: they are then no arguments
+        arguments["plan"] = Plan(*arguments["plan"], **{name: arguments[name] for name in signature.planned})
     by = [arguments[name] for name in signature.selects_by]
     if signature.layout:
         by.append(arguments[signature.layout] is not None)
@@ -173,7 +176,7 @@ def _extent(extent: int | str | tuple[str, int], arguments: dict[str, Any]) -> i
         (cache,) = (name for name in ("kv_cache", "kv") if name in arguments)
         return int(getattr(cache_format(cache, arguments[cache], arguments.get("kv_dtype")), extent))
     argument, axis = extent
-    return int(first(arguments[argument]).shape[axis])
+    return first(arguments[argument]).shape[axis]  # type: ignore[no-any-return]  # int() would make a symbol a constant
 
 
 def _dtype(output: Output, arguments: dict[str, Any], like: torch.Tensor) -> torch.dtype:

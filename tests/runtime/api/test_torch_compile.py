@@ -153,6 +153,29 @@ def test_dynamic_shapes(problem):
         assert torch.equal(compiled(*arguments)[0], decode(*arguments)[0])
 
 
+@pytest.mark.parametrize("with_plan", [False, True])
+def test_one_graph_serves_all_batch_sizes(with_plan, problem):
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph
+
+    def planned(q, kv_cache, block_table, seq_lens, plan):
+        return mla.decode(q, kv_cache, block_table, seq_lens, plan=plan, softmax_scale=SCALE)[0]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(planned, fullgraph=True, dynamic=True, backend=keep)
+    kernel = mla.lookup(op="decode", q_dtype="bf16", num_heads=4, q_len=1)
+    requests = [torch.cat([given, given]) for given in (problem.q, problem.block_table, problem.seq_lens)]
+    for batch in (2, 3, 4):
+        q, block_table, seq_lens = (given[:batch] for given in requests)
+        plan = kernel.plan(seq_lens) if with_plan else None
+        arguments = q, problem.kv_cache, block_table, seq_lens, plan
+        assert torch.equal(compiled(*arguments), planned(*arguments))
+    assert len(graphs) == 1
+
+
 def test_arguments_that_a_graph_cannot_take_are_refused(problem):
     out = problem.call()[0]
     torch._dynamo.reset()
