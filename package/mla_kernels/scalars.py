@@ -25,6 +25,12 @@ def quoted(value: object) -> str:
         return f"a value of type {type(value).__name__}"
 
 
+def type_name(value: object) -> str:
+    """The type of a value; of one that is not Python's own with its module, because NumPy's bool is one of ``bool``."""
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
 def flag(argument: str, value: object) -> bool:
     """A flag that is a bool, or 0 or 1, as the launcher takes one.
 
@@ -33,7 +39,7 @@ def flag(argument: str, value: object) -> bool:
     DTypeError, ValueRangeError
     """
     if not isinstance(value, int):
-        raise DTypeError(argument, type(value).__name__, "True or False")
+        raise DTypeError(argument, type_name(value), "True or False")
     number = int.__index__(value)  # not what a subclass says that it is
     if number not in (0, 1):
         raise ValueRangeError(argument, quoted(value), "True or False")
@@ -48,7 +54,7 @@ def count(argument: str, value: object, least: int = 0) -> int:
     DTypeError, ValueRangeError
     """
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DTypeError(argument, type(value).__name__, f"a Python int of at least {least}")
+        raise DTypeError(argument, type_name(value), f"a Python int of at least {least}")
     number = int.__index__(value)  # not what a subclass says that it is
     if not least <= number <= MOST:
         raise ValueRangeError(argument, quoted(value), f"{least} to 2^63 - 1")

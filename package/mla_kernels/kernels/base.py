@@ -11,7 +11,7 @@ from mla_kernels._types import FIELDS
 from mla_kernels.errors import DTypeError, UnsupportedError, ValueRangeError, WorkspaceError
 from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.payloads.registry import Limits, Range, Value, Variant
-from mla_kernels.scalars import count, flag, quoted
+from mla_kernels.scalars import count, flag
 from mla_kernels.tensors import Tensor, device_of, first, widened
 
 NativeLaunch = Callable[..., tuple[int, int] | None]
@@ -26,7 +26,7 @@ class Bind(Protocol):
     def __call__(self, *, limits: Limits) -> _launcher.Kernel: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """The schedule of one step, reused by every layer; it belongs to one variant and one problem shape.
 
@@ -58,7 +58,7 @@ class Plan:
     max_splits: int = 0
     batch_invariant: bool = False
     max_q_len: int = 0
-    shape: tuple[str, int, int, int, int] = field(init=False, repr=False, compare=False)
+    shape: tuple[str, int, int, int, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what no plan has: anybody may make one of these."""
@@ -257,11 +257,11 @@ class Kernel:
     def _number(self, name: str, given: int | None) -> int:
         """A number given by the caller, or fixed by the config."""
         value = self.config.get(name) if given is None else given
-        if not isinstance(value, int):
+        if value is None:
             where = "here or to lookup" if name in FIELDS else "here"
             accepts = f"an integer, because the kernel's config does not fix it; pass {name} {where}"
-            raise ValueRangeError(name, quoted(value), accepts)
-        return value
+            raise ValueRangeError(name, "None", accepts)
+        return count(name, value)
 
 
 def require_together(name: str, extra: object, indices: object, lengths: object) -> None:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from mla_kernels.payloads.json_fields import typed
 
 Value: TypeAlias = str | int
+Item = TypeVar("Item")
 
 Limits: TypeAlias = Mapping[str, tuple[int, int, int] | tuple[int, int, int, bool]]
 """Minimum, maximum and step of dimensions and integers, and whether a plan sets them."""
@@ -61,6 +62,20 @@ class Range:
 
 
 Domain: TypeAlias = Choices | Range
+
+
+class Fields(dict[str, Item]):
+    """What the lookups of a process share, so that nobody can change it; unlike ``MappingProxyType`` it is pickled."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (dict(self),)
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise TypeError("the fields of a variant cannot be changed; change a copy: dict(fields)")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +204,8 @@ class Registry:
                     arch=typed(row["arch"], str),
                     payload=payload,
                     priority=typed(row["priority"], int),
-                    baked={trait: _value(value) for trait, value in row["baked"].items()},
-                    accepts={field: domain(stated) for field, stated in row["accepts"].items()},
+                    baked=Fields({trait: _value(value) for trait, value in row["baked"].items()}),
+                    accepts=Fields({field: domain(stated) for field, stated in row["accepts"].items()}),
                     accuracy=typed(row.get("accuracy", ""), str),
                 )
                 for row in document["variants"]

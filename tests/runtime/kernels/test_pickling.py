@@ -61,6 +61,26 @@ def test_a_spawned_process_launches(layer, problem):
     assert torch.equal(lse, expected[1])
 
 
+def test_a_plan_equals_itself_only(layer):
+    """A comparison of its buffer would be a tensor."""
+    assert layer.plan == layer.plan
+    assert layer.plan != copy.deepcopy(layer.plan)
+
+
+@pytest.mark.parametrize("made", [copy.copy, copy.deepcopy, lambda variant: pickle.loads(pickle.dumps(variant))])
+def test_nobody_changes_the_fields_of_a_variant(made):
+    (variant, *_) = mla.variants(op="decode", arch="cpu")
+    assert made(variant) == variant
+    for fields in (variant.baked, made(variant).baked, variant.accepts):
+        before = dict(fields)
+        for change in (lambda fields: fields.update(q_dtype="x"), lambda fields: fields.clear()):
+            with pytest.raises(TypeError, match="change a copy"):
+                change(fields)
+        with pytest.raises(TypeError, match="change a copy"):
+            fields["q_dtype"] = "x"
+        assert fields == before
+
+
 @pytest.mark.parametrize("op", ["sparse_decode", "store_kv", "to_global_indices"])
 def test_kernels_of_other_ops(op):
     kernel = mla.lookup(op=op, arch="cpu")
