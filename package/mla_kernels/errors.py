@@ -69,6 +69,16 @@ class PayloadError(MlaError, ImportError):
     """A payload cannot be used: it does not load, or its ABI or version differs from the core's."""
 
 
+class MissingPackageError(MlaError, ImportError):
+    """A package that only this command or function needs is not installed."""
+
+    def __init__(self, package: str, requirement: str) -> None:
+        super().__init__(package, requirement)
+
+    def __str__(self) -> str:
+        return "this needs {}: pip install '{}'".format(*self.args)
+
+
 class GroupError(MlaError, RuntimeError):
     """The ranks of a distributed group did not exchange what they should: one is lost, late, or has another shape."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
@@ -95,8 +96,7 @@ def cache_format(argument: str, cache: Packed, kv_dtype: object = None) -> Cache
         names = " or ".join(form.name for form in found)
         raise DTypeError("kv_dtype", "None", f"{names}, because {argument} has rows of {width} bytes")
     if in_bytes and not found:
-        widths = sorted({form.token_bytes for form in FORMATS if form.is_bytes or form.name == "e4m3"})
-        raise ShapeError(argument, f"rows of {width} bytes", ", ".join(map(_named_bytes, widths)))
+        raise ShapeError(argument, f"rows of {width} bytes", rows_of_bytes(FORMATS))
     return found[0] if found else format_named(name)
 
 
@@ -110,6 +110,12 @@ def _parts(argument: str, packed: Packed) -> tuple[Tensor, ...]:
         if _shape(part) is None:
             raise _no_tensor(argument if place == 0 else f"{argument}[{place}]", part)
     return packed
+
+
+def rows_of_bytes(forms: Iterable[CacheFormat]) -> str:
+    """``576 (e4m3), 656 (fp8_ds_mla)``: the widths of caches of ``uint8`` that have one of these formats."""
+    widths = sorted({form.token_bytes for form in forms if form.is_bytes or form.name == "e4m3"})
+    return ", ".join(map(_named_bytes, widths))
 
 
 def _named_bytes(token_bytes: int) -> str:

@@ -69,7 +69,7 @@ def lookup(
         Element type of the queries: ``fp32``, ``fp16``, ``bf16`` or ``e4m3``. A dtype of torch or NumPy and its name
         are accepted wherever a dtype is: ``torch.bfloat16``, ``"float8_e4m3fn"``.
     kv_dtype : str or dtype, optional
-        Element type of the cache, or ``fp8_ds_mla`` for rows of 656 bytes; by default the type of the input.
+        Element type of the cache, or the name of a format; by default the type of the input.
     out_dtype : str or dtype, optional
         Element type of the output; by default the type of the input, and ``bf16`` for an input of ``e4m3``.
     in_dtype : str or dtype, optional

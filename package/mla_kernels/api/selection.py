@@ -9,7 +9,7 @@ from mla_kernels._types import OutDType
 from mla_kernels.api.lookup import find, remember
 from mla_kernels.devices.machine import arch_for
 from mla_kernels.errors import DTypeError, ShapeError, VariantNotFoundError
-from mla_kernels.formats import HEAD_DIM, LATENT, WIDTHS
+from mla_kernels.formats import FORMATS, HEAD_DIM, LATENT, WIDTHS
 from mla_kernels.kernels.base import Kernel, Plan
 from mla_kernels.resolve.search import variants
 from mla_kernels.scalars import count
@@ -23,6 +23,7 @@ from mla_kernels.tensors import (
     element_name,
     extents,
     first,
+    rows_of_bytes,
     stored_name,
 )
 
@@ -162,16 +163,31 @@ def decode(  # noqa: PLR0917 (the tensors and options that the op selects by)
     dims = ("1", "num_tokens") if most else ("batch", "q_len")
     _, q_len, num_heads, _ = extents("q", first(q), *dims, "num_heads", _WIDTH)
     page_size = _page_size(kv_cache)
+    arch = arch_for("q", first(q))
+    try:
+        attention = _attention(q, "kv_cache", kv_cache, out)
+    except DTypeError as error:
+        if error.argument != "kv_dtype":  # which decode does not have
+            raise
+        raise _other_rows(kv_cache, arch) from error
     return {
         "op": "decode",
-        "arch": arch_for("q", first(q)),
-        **_attention(q, "kv_cache", kv_cache, out),
+        "arch": arch,
+        **attention,
         "compute_dtype": element_name(compute_dtype),
         "kv_layout": "paged" if paged else "contiguous",
         "page_size": page_size if paged else None,
         "num_heads": num_heads,
         "q_len": most or q_len,
     }
+
+
+def _other_rows(kv_cache: Packed, arch: str) -> ShapeError:
+    """What a dense decode says of bytes of formats that it does not read, whichever of them it is."""
+    width = sum(part.shape[-1] for part in (kv_cache if isinstance(kv_cache, tuple) else (kv_cache,)))
+    read = {(variant.baked["kv_dtype"], variant.baked["d_qk"]) for variant in variants(op="decode", arch=arch)}
+    rows = rows_of_bytes(form for form in FORMATS if (form.name, form.d_qk) in read)
+    return ShapeError("kv_cache", f"rows of {width} bytes", f"{rows}; sparse_decode reads the others")
 
 
 def sparse_decode(  # noqa: PLR0917 (the tensors and options that the op selects by)

@@ -11,20 +11,13 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
-from mla_kernels.errors import MlaError
+from mla_kernels.errors import MissingPackageError
 
 Item = TypeVar("Item")
 Progress = Callable[[Sequence[Item], str], Iterable[Item]]
 Row = dict[str, Any]
 _GAP = "  "
 _ERASE = "\r\x1b[K"
-
-
-class MissingPackageError(MlaError, ImportError):
-    """A package that only this command needs is not installed."""
-
-    def __init__(self, package: str, requirement: str) -> None:
-        super().__init__(f"this needs {package}: pip install '{requirement}'")
 
 
 def require(module: str, requirement: str) -> None:

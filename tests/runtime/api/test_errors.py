@@ -129,6 +129,27 @@ def test_page_size_that_the_pool_contradicts(problem):
         kernel(**problem.arguments())
 
 
+@pytest.mark.parametrize("width", [528, 264])
+def test_rows_that_only_a_sparse_decode_reads(width):
+    """``decode`` has no ``kv_dtype`` that would tell the two formats of 528 bytes apart."""
+    cache = torch.zeros(1, 16, width, dtype=torch.uint8)
+    rows = r"320 \(e4m3\), 512 \(e4m3\), 576 \(e4m3\), 656 \(fp8_ds_mla\); sparse_decode reads the others"
+    with pytest.raises(ShapeError, match=rf"^kv_cache: got rows of 528 bytes; accepts {rows}"):
+        D.call(kv_cache=cache if width == 528 else (cache, cache))
+
+
+def test_numbers_of_numpy_are_refused_by_their_whole_name(problem):
+    kernel = mla.lookup(op="to_global_indices", arch="cpu")
+    given = int32(0), int32(0)[None], int32(0)[None]
+    for value, name in ((np.int64(16), r"numpy\.int64"), ("16", "str")):
+        with pytest.raises(DTypeError, match=f"^page_size: got {name}; accepts a Python int of at least 0"):
+            kernel(*given, page_size=value)
+    with pytest.raises(ValueRangeError, match="page_size: got None; accepts an integer, because the kernel's config"):
+        kernel(*given)
+    with pytest.raises(DTypeError, match=r"^check: got numpy\.bool_?; accepts True or False"):
+        problem.call(check=np.True_)
+
+
 def test_numbers_of_the_config_are_exact_limits(problem):
     for name, value in {"num_heads": 8, "q_len": 2}.items():
         kernel = mla.lookup(op="decode", q_dtype="bf16", **{name: value})
@@ -331,3 +352,8 @@ def test_every_status_has_a_class_that_prints_and_pickles(name):
     assert isinstance(error, mla.MlaError)
     assert str(pickle.loads(pickle.dumps(error))) == str(copy.copy(error)) == str(error)
     assert "a list" in str(error)
+
+
+def test_a_missing_package_is_an_error_of_this_package():
+    error = errors.MissingPackageError("torch", "mla-kernels[torch]")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "this needs torch: pip install 'mla-kernels[torch]'"

@@ -20,7 +20,7 @@ from typing import Any
 
 from mla_kernels.diagnostics import tables
 from mla_kernels.diagnostics.memory import lacks_memory
-from mla_kernels.errors import InternalError, MlaError, UnsupportedError, ValueRangeError
+from mla_kernels.errors import InternalError, MissingPackageError, MlaError, UnsupportedError, ValueRangeError
 from mla_kernels.kernels.base import Kernel
 from mla_kernels.kernels.ops import KERNELS
 from mla_kernels.scalars import count
@@ -146,7 +146,7 @@ def _recorder(folder: str | os.PathLike[str], calls: int, ops: Sequence[str] | N
 
 def _switch_on(recorder: Recorder) -> None:
     if find_spec("torch") is None:
-        raise tables.MissingPackageError("torch", "mla-kernels[torch]")
+        raise MissingPackageError("torch", "mla-kernels[torch]")
     with _lock:
         _active.append(recorder)
         for op, kind in KERNELS.items():
