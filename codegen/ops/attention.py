@@ -38,7 +38,9 @@ PER_HEAD = (("batch", "num_heads", "q_len"), ("b", "h", "s"))
 PER_TOKEN = (("q_len", "num_heads"), ("s", "h"))
 EXTRA_POOL = (("extra_num_pages", "extra_page_size"), ("page", "token"))
 
-COUNTS = "Only so many of a row's indices count."
+FACTORS = {"q_scale": "Factor of ``q``.", "kv_scale": "Factor of ``kv``, of keys and of values."}
+"""The scales of an op without elements of e4m3."""
+COUNTS = "Only so many of a row's indices count; the others may be anything."
 SECOND = "A second cache, attended together with the first."
 LSE = "Natural logarithm of the sum of exponentials; -inf where "
 ATTN_SINK = Tensor(
@@ -69,7 +71,9 @@ DECODE = Op(
             *POOL,
             "mla",
             takes=CACHE,
-            doc="Without a block table, page ``b`` is the cache of request ``b``.",
+            doc="Without a block table, page ``b`` is the cache of request ``b``. Keys that any token of a request sees"
+            " must be finite: a NaN or an infinity reaches the outputs of all its tokens, also of those that do not see"
+            " it.",
         ),
         Tensor(
             "block_table",
@@ -239,7 +243,7 @@ SPARSE_PREFILL = Op(
             "mla",
             bare=True,
             takes="{q_dtype}",
-            doc=f"Or [..., {LATENT}], where there is no rope part.",
+            doc=f"Where there is no rope part, ``d_qk`` is {LATENT}.",
         ),
         Tensor(
             "kv",
@@ -249,7 +253,6 @@ SPARSE_PREFILL = Op(
             "mla",
             bare=True,
             takes="the type of ``q``",
-            doc=f"Or [kv_len, {LATENT}].",
         ),
         Tensor(
             "indices",
@@ -267,7 +270,14 @@ SPARSE_PREFILL = Op(
             role="output",
             doc="The largest scaled logit; -inf where no index counts.",
         ),
-        Tensor("lse", "float32", *PER_TOKEN, optional=True, role="output", doc=LSE + "no index counts."),
+        Tensor(
+            "lse",
+            "float32",
+            *PER_TOKEN,
+            optional=True,
+            role="output",
+            doc=LSE + "no index counts. Always returned.",
+        ),
         Tensor("topk_length", "int32", ("q_len",), ("s",), optional=True, keyword=True, doc=COUNTS),
         ATTN_SINK,
         Tensor(
@@ -292,7 +302,7 @@ SPARSE_PREFILL = Op(
         ),
         Tensor("extra_topk_length", "int32", ("q_len",), ("s",), optional=True, keyword=True, doc=COUNTS),
     ),
-    SCALES,
+    tuple(replace(scale, doc=FACTORS.get(scale.name, scale.doc)) for scale in SCALES),
     selects=("q", "kv", "indices", "out"),
     together=("extra_kv", "extra_indices", "extra_topk_length"),
     summary="Attend from the tokens of a prompt to selected rows of one unpaged KV tensor.",

@@ -102,7 +102,8 @@ STORE_KV = Op(
             "int64",
             ("num_tokens",),
             ("",),
-            doc="Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.",
+            doc="Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped. Of"
+            " two tokens with one slot, either stays.",
         ),
         Tensor(
             "scale",
@@ -118,7 +119,7 @@ STORE_KV = Op(
     (POWER_OF_TWO_SCALES,),
     selects=("latent", "kv_cache"),
     options=(KV_DTYPE,),
-    summary="Write new tokens into a KV cache, quantising where the cache is e4m3 or fp8_ds_mla.",
+    summary="Write new tokens into a KV cache, quantising where its format is quantised.",
 )
 
 GATHER_KV = Op(
@@ -175,7 +176,7 @@ TO_GLOBAL_INDICES = Op(
             ("t", ""),
             role="output",
             doc="``block_table[req, position // page_size] * page_size + position % page_size``; -1 for an absent"
-            " position, one past the table, or a page that is negative.",
+            " position, one past the table, a page that is negative, or a slot beyond int32.",
         ),
     ),
     (Scalar("page_size", "int64", "positive", configured=True, doc="Slots of a page."),),

@@ -51,7 +51,8 @@ def decode(
     q : [batch, q_len, num_heads, d_qk], fp32 fp16 bf16 e4m3
         The absorbed queries of the ``q_len`` newest tokens of each request.
     kv_cache : [num_pages, page_size, d_qk], the type of ``q`` or e4m3; uint8 [..., 656] for fp8_ds_mla
-        Without a block table, page ``b`` is the cache of request ``b``.
+        Without a block table, page ``b`` is the cache of request ``b``. Keys that any token of a request sees must be
+        finite: a NaN or an infinity reaches the outputs of all its tokens, also of those that do not see it.
     block_table : int32 [num_requests, table_width], optional
         The pages of each request in order; entries past its length are not read.
     seq_lens : int32 [num_requests]
@@ -206,7 +207,7 @@ def sparse_decode(
     indices : int32 [batch, q_len, topk]
         Global slots, ``page * page_size + offset``; a negative one is absent.
     topk_length : int32 [batch, q_len] or [batch], optional
-        Only so many of a row's indices count.
+        Only so many of a row's indices count; the others may be anything.
     attn_sink : float32 [num_heads], optional
         A logit without a value: ``out`` is multiplied by ``1 / (1 + exp(attn_sink - lse))``; ``lse`` is unchanged.
     extra_kv_cache : [extra_num_pages, extra_page_size, d_qk], optional
@@ -214,7 +215,7 @@ def sparse_decode(
     extra_indices : int32 [batch, q_len, extra_topk], optional
         Global slots of the second cache.
     extra_topk_length : int32 [batch, q_len] or [batch], optional
-        Only so many of a row's indices count.
+        Only so many of a row's indices count; the others may be anything.
     kv_dtype : str or dtype, optional
         The format of the cache; by default what its element type and row width say. It is needed where two formats have
         rows of as many bytes.
@@ -339,13 +340,12 @@ def sparse_prefill(
     Parameters
     ----------
     q : [q_len, num_heads, d_qk], fp32 fp16 bf16
-        Or [..., 512], where there is no rope part.
+        Where there is no rope part, ``d_qk`` is 512.
     kv : [kv_len, d_qk], the type of ``q``
-        Or [kv_len, 512].
     indices : int32 [q_len, topk]
         Rows of ``kv``; a negative one is absent.
     topk_length : int32 [q_len], optional
-        Only so many of a row's indices count.
+        Only so many of a row's indices count; the others may be anything.
     attn_sink : float32 [num_heads], optional
         A logit without a value: ``out`` is multiplied by ``1 / (1 + exp(attn_sink - lse))``; ``lse`` is unchanged.
     extra_kv : [extra_kv_len, d_qk], optional
@@ -353,16 +353,16 @@ def sparse_prefill(
     extra_indices : int32 [q_len, extra_topk], optional
         Rows of ``extra_kv``.
     extra_topk_length : int32 [q_len], optional
-        Only so many of a row's indices count.
+        Only so many of a row's indices count; the others may be anything.
     softmax_scale : float
         Factor of the logits: ``head_dim ** -0.5`` of the head before absorption, which has ``qk_nope_head_dim +
         qk_rope_head_dim`` columns. With YaRN it is multiplied by ``m ** 2``, where ``m = 0.1 * mscale_all_dim *
         ln(factor) + 1``. For DeepSeek-V3 it is 0.1352, ``192 ** -0.5 * 1.3689 ** 2``, and never ``576 ** -0.5``; for
         DeepSeek-V4, whose heads have 512 columns, ``512 ** -0.5``.
     q_scale : float
-        What one unit of an e4m3 element stands for; 1 for other types.
+        Factor of ``q``.
     kv_scale : float
-        What one unit of an e4m3 element stands for; 1 for other types.
+        Factor of ``kv``, of keys and of values.
     out_scale : float
         Factor of the output.
     out : [q_len, num_heads, d_v], optional
@@ -383,7 +383,7 @@ def sparse_prefill(
     max_logits : float32 [q_len, num_heads]
         The largest scaled logit; -inf where no index counts.
     lse : float32 [q_len, num_heads]
-        Natural logarithm of the sum of exponentials; -inf where no index counts.
+        Natural logarithm of the sum of exponentials; -inf where no index counts. Always returned.
     """
     if compiling():
         from mla_kernels.api import torch_ops
@@ -514,7 +514,7 @@ def store_kv(
     stream: int | None = None,
     check: bool = False,
 ) -> None:
-    """Write new tokens into a KV cache, quantising where the cache is e4m3 or fp8_ds_mla.
+    """Write new tokens into a KV cache, quantising where its format is quantised.
 
     ``d_qk`` and ``d_v`` are 576 and 512, 512 and 512, or 320 and 256.
 
@@ -525,7 +525,8 @@ def store_kv(
     rope : [num_tokens, d_rope], the type of ``latent``; or None where the format has no rope part
     kv_cache : [num_pages, page_size, d_qk], the type of ``latent`` or e4m3; uint8 [..., 656] for fp8_ds_mla, [..., 528] for fp8_ds_mla or fp8_ds_v41, [..., 584] for fp8_ds_v4, [..., 288] for fp4_ds_v41, [..., 352] for nvfp4_ds_mla
     slot_mapping : int64 [num_tokens]
-        Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped.
+        Where each token goes, ``page * page_size + offset``; a token with a negative slot is skipped. Of two tokens
+        with one slot, either stays.
     scale : float32 [1], optional
         What one unit of an e4m3 element stands for; needed for e4m3, refused otherwise.
     kv_dtype : str or dtype, optional
@@ -678,7 +679,7 @@ def to_global_indices(
     -------
     out : int32 [num_tokens, topk]
         ``block_table[req, position // page_size] * page_size + position % page_size``; -1 for an absent position, one
-        past the table, or a page that is negative.
+        past the table, a page that is negative, or a slot beyond int32.
     """
     if compiling():
         from mla_kernels.api import torch_ops
