@@ -133,6 +133,7 @@ def test_limits_of_an_integer(noop):
         ("causal", 1.0, DTypeError, "causal: got float"),
         ("max_splits", -1, ValueRangeError, "max_splits: got -1; accepts an integer of at least 0"),
         ("max_splits", 2**63, ValueRangeError, "max_splits: got 9223372036854775808"),
+        ("max_splits", True, DTypeError, "max_splits: got bool; accepts a Python int of at least 0"),
         ("max_splits", 1.5, DTypeError, "max_splits: got float; accepts a Python int of at least 0"),
     ],
 )

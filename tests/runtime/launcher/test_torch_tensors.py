@@ -85,7 +85,7 @@ def test_the_conjugate_bit_is_refused():
         problem.call(q=imaginary)
 
 
-@pytest.mark.parametrize("name", ["q", "kv_cache"])
+@pytest.mark.parametrize("name", ["q", "kv_cache", "out", "lse"])
 def test_a_gradient_is_refused_only_while_gradients_are_recorded(noop, name):
     named = arguments("decode")
     for learned in (torch.nn.Parameter(named[name]), named[name].clone().requires_grad_()):

@@ -154,10 +154,7 @@ bool Problem::set_view(const TensorBinding& binding, Argument argument, PyObject
   if (!type_->matches(tensor.dtype)) {
     return refuse(MLA_DTYPE, argument, dtype_text(tensor.dtype), text(type_->accepts));
   }
-  // Results have no gradient yet, and asking takes longer than the rest of a view.
-  const bool read = !binding.written || binding.row == Row::packed;
-  if (read && view.is_torch && dlpack::is_float(tensor.dtype) &&
-      !call_.check_gradient(object, argument)) {
+  if (view.is_torch && dlpack::is_float(tensor.dtype) && !call_.check_gradient(object, argument)) {
     return false;
   }
   const int outer = binding.outer;

@@ -71,7 +71,8 @@ bool read_float(const ScalarBinding& binding, PyObject* value, float* number) {
 }
 
 bool read_integer(const ScalarBinding& binding, PyObject* value, int64_t* number) {
-  if (!PyLong_Check(value)) return refuse_type(binding, value);
+  const bool is_number = binding.check == Check::flag || !PyBool_Check(value);
+  if (!is_number || !PyLong_Check(value)) return refuse_type(binding, value);
   int overflow;
   *number = PyLong_AsLongLongAndOverflow(value, &overflow);
   const int64_t min = binding.check == Check::positive ? 1 : 0;
