@@ -22,6 +22,9 @@ SCALES = (
     KV_SCALE,
     Scalar("out_scale", "float", "finite", 1.0, doc="Factor of the output."),
 )
+FACTORS = {"q_scale": "Factor of ``q``.", "kv_scale": "Factor of ``kv``, of keys and of values."}
+FLOAT_SCALES = tuple(replace(scale, doc=FACTORS.get(scale.name, scale.doc)) for scale in SCALES)
+"""The scales of an op without elements of e4m3."""
 MAX_SPLITS = Scalar(
     "max_splits",
     "int64",
@@ -38,8 +41,6 @@ PER_HEAD = (("batch", "num_heads", "q_len"), ("b", "h", "s"))
 PER_TOKEN = (("q_len", "num_heads"), ("s", "h"))
 EXTRA_POOL = (("extra_num_pages", "extra_page_size"), ("page", "token"))
 
-FACTORS = {"q_scale": "Factor of ``q``.", "kv_scale": "Factor of ``kv``, of keys and of values."}
-"""The scales of an op without elements of e4m3."""
 COUNTS = "Only so many of a row's indices count; the others may be anything."
 SECOND = "A second cache, attended together with the first."
 LSE = "Natural logarithm of the sum of exponentials; -inf where "
@@ -302,7 +303,7 @@ SPARSE_PREFILL = Op(
         ),
         Tensor("extra_topk_length", "int32", ("q_len",), ("s",), optional=True, keyword=True, doc=COUNTS),
     ),
-    tuple(replace(scale, doc=FACTORS.get(scale.name, scale.doc)) for scale in SCALES),
+    FLOAT_SCALES,
     selects=("q", "kv", "indices", "out"),
     together=("extra_kv", "extra_indices", "extra_topk_length"),
     summary="Attend from the tokens of a prompt to selected rows of one unpaged KV tensor.",

@@ -122,7 +122,7 @@ def test_what_is_told_as_another_op_must_be_added_to_both(copy):
     refused = copy.run("-m", "codegen", "generate")
     assert refused.returncode == 1
     assert re.match(r"as_decode: nothing gives sparse_decode\.logits_soft_cap a value; add it to", refused.stderr)
-    copy.change("    SCALES,\n    selects", f"    (*SCALES, {CAP}),\n    selects")
+    copy.change("    FLOAT_SCALES,\n    selects", f"    (*FLOAT_SCALES, {CAP}),\n    selects")
     done = copy.run("-m", "codegen", "generate")
     assert done.returncode == 0, done.stderr
     assert "  result.logits_soft_cap = problem.logits_soft_cap;\n" in copy.read("include/mla/conversions.h")
