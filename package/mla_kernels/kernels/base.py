@@ -11,7 +11,7 @@ from mla_kernels._types import FIELDS
 from mla_kernels.errors import DTypeError, UnsupportedError, ValueRangeError, WorkspaceError
 from mla_kernels.formats import HEAD_DIM, LATENT
 from mla_kernels.payloads.registry import Limits, Range, Value, Variant
-from mla_kernels.scalars import count, flag
+from mla_kernels.scalars import count, flag, quoted
 from mla_kernels.tensors import Tensor, device_of, first, widened
 
 NativeLaunch = Callable[..., tuple[int, int] | None]
