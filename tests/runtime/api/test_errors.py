@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import mla_kernels as mla
 import numpy as np
 import pytest
 import torch
-from mla_kernels import errors
 from mla_kernels.errors import (
     DeviceError,
     DTypeError,
@@ -344,16 +340,3 @@ def test_plans_of_other_shapes_and_kernels_are_refused(problem):
         kernel.plan(problem.seq_lens, q_len=1)
     with pytest.raises(UnsupportedError, match="plan: got a kernel of store_kv"):
         mla.lookup(op="store_kv", in_dtype="bf16").plan(problem.seq_lens)
-
-
-@pytest.mark.parametrize("name", sorted(errors.STATUS))
-def test_every_status_has_a_class_that_prints_and_pickles(name):
-    error = errors.STATUS[name]("q", "a list", "a tensor")
-    assert isinstance(error, mla.MlaError)
-    assert str(pickle.loads(pickle.dumps(error))) == str(copy.copy(error)) == str(error)
-    assert "a list" in str(error)
-
-
-def test_a_missing_package_is_an_error_of_this_package():
-    error = errors.MissingPackageError("torch", "mla-kernels[torch]")
-    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "this needs torch: pip install 'mla-kernels[torch]'"
