@@ -217,12 +217,24 @@ def empty(argument: str, like: Tensor, shape: tuple[int, ...], dtype: str, strea
     raise UnsupportedError(argument, "None", accepts)
 
 
+class _Stream:
+    """A stream by its address, as frameworks hand each other streams."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
+
+
 def _on(stream: object, like: Tensor) -> AbstractContextManager[object]:
     """Where a framework allocates for a stream, given by its address; what is no address is refused by the launch."""
     if not isinstance(stream, int) or not 0 <= stream < 1 << 63:
         return nullcontext()
     if _framework(like) == "cupy":
-        return sys.modules["cupy"].cuda.ExternalStream(stream)  # type: ignore[no-any-return]
+        streams = sys.modules["cupy"].cuda
+        wrapped = getattr(streams.Stream, "from_external", None)  # CuPy 14, which deprecates the other one
+        return wrapped(_Stream(stream)) if wrapped else streams.ExternalStream(stream)  # type: ignore[no-any-return]
     if not getattr(like, "is_cuda", False):
         return nullcontext()
     cuda = sys.modules["torch"].cuda

@@ -1,5 +1,5 @@
-// What the pool's threads owe to the process: errors, signals, forks and floating point. Prints what
-// went wrong and exits with 1.
+// What the pool's threads owe to the process: errors, signals, forks and floating point. Prints
+// what went wrong and exits with 1.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import sys
+from contextlib import contextmanager, nullcontext
 from functools import partial, partialmethod
+from types import SimpleNamespace
 from typing import Any
 
 import mla_kernels as mla
@@ -61,6 +63,33 @@ def test_a_rope_part_of_zeros_is_written_on_the_stream(streams):
     _, rope = tensors.with_rope(rows, 576, STREAM)
     assert (rope == 0).all()
     assert streams == [STREAM]
+
+
+class OfCupy:
+    """An array of CuPy, of which what allocates beside it is read."""
+
+    __module__ = "cupy"
+    device = nullcontext()
+    __dlpack__ = None
+
+    dtype = "float32"
+
+
+@pytest.mark.parametrize("release", [13, 14])
+def test_memory_of_cupy_is_of_the_stream_too(monkeypatch, release):
+    """CuPy 14 takes what has the method of CUDA's protocol, and warns of the address that CuPy 13 takes."""
+    current: list[int] = []
+
+    @contextmanager
+    def on(address):
+        current.append(address)
+        yield
+
+    new = SimpleNamespace(from_external=lambda stream: on(stream.__cuda_stream__()[1]))
+    cuda = SimpleNamespace(Stream=new if release >= 14 else object, ExternalStream=on)
+    made = SimpleNamespace(cuda=cuda, empty=lambda shape, dtype: (shape, dtype, current[-1]))
+    monkeypatch.setitem(sys.modules, "cupy", made)
+    assert tensors.empty("out", OfCupy(), (3,), "fp32", STREAM) == ((3,), "float32", STREAM)
 
 
 @pytest.mark.parametrize("stream", ["7", -1, 1 << 64, torch.ones(1)])

@@ -174,8 +174,8 @@ class Pool {
     started_ = true;
     sigset_t all;
     sigset_t previous;
-    // The process's own threads handle signals, but a fault is handled where it happens: one that is
-    // blocked there ends the process without the process's handler.
+    // The process's own threads handle signals, but a fault is handled where it happens: one that
+    // is blocked there ends the process without the process's handler.
     sigfillset(&all);
     for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &previous);

@@ -83,7 +83,7 @@ def test_metadata_fits_a_row_for_each_multiprocessor(variant: str, batch: int, r
     [
         ("tile_scheduler_metadata", lambda meta: meta.cpu(), DeviceError),
         ("tile_scheduler_metadata", lambda meta: meta.long(), DTypeError),
-        ("tile_scheduler_metadata", lambda meta: torch.cat([meta, meta[:0].new_zeros(1, 8)]), ShapeError),
+        ("tile_scheduler_metadata", lambda meta: torch.cat([meta, meta[:0].new_zeros(2, 8)]), ShapeError),
         ("num_splits", lambda num_splits: num_splits.cpu(), DeviceError),
         ("num_splits", lambda num_splits: num_splits[:-1], ShapeError),
     ],

@@ -35,9 +35,9 @@ mla_status run_unlocked(Function function) try {
   PyEval_RestoreThread(state);
   return status;
 } catch (...) {
-  // Up to Python 3.13, a daemon thread that returns while the interpreter ends is unwound from here.
-  // It must stay, because destructors would call an interpreter in which it has no state. A payload
-  // throws nothing.
+  // Up to Python 3.13, a daemon thread that returns while the interpreter ends is unwound from
+  // here. It must stay, because destructors would call an interpreter in which it has no state. A
+  // payload throws nothing.
   for (;;) pause();
 }
 
