@@ -144,6 +144,19 @@ def test_plan_made_outside_the_graph(problem):
         assert torch.equal(got, expected)
 
 
+@pytest.mark.parametrize("number", [{"max_splits": 2}, {"batch_invariant": True}])
+def test_a_number_beside_the_plan_that_has_it(problem, number):
+    kernel = mla.lookup(op="decode", q_dtype="bf16", num_heads=4, q_len=1)
+    plan = kernel.plan(problem.seq_lens, num_heads=4, q_len=1, **number)
+
+    def planned(q, kv_cache, block_table, seq_lens):
+        return mla.decode(q, kv_cache, block_table, seq_lens, plan=plan, softmax_scale=SCALE, **number)[0]
+
+    arguments = problem.q, problem.kv_cache, problem.block_table, problem.seq_lens
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(planned, fullgraph=True)(*arguments), planned(*arguments))
+
+
 def test_dynamic_shapes(problem):
     torch._dynamo.reset()
     compiled = torch.compile(decode, fullgraph=True, dynamic=True)

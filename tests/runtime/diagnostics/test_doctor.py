@@ -340,7 +340,6 @@ def test_the_command_survives_a_library_that_would_end_the_process(site):
 import sys
 sys.path.insert(0, {str(site.path)!r})
 from mla_kernels.diagnostics.cli import main
-from mla_kernels.payloads.distributions import reinstall
 sys.exit(main(["doctor", "--json"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
