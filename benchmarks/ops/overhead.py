@@ -107,7 +107,7 @@ def synthetic(rows: int) -> Registry:
             {
                 "name": f"synthetic_{row}",
                 "op": "decode",
-                "arch": "synthetic",
+                "arch": "cpu",
                 "priority": 0,
                 "baked": {"q_dtype": dtype, "kv_dtype": dtype, "out_dtype": dtype, "schedule": schedule},
                 "accepts": {"page_size": [page_size], "num_heads": {"min": 1}, "q_len": {"min": 1, "max": 4}},
@@ -116,7 +116,7 @@ def synthetic(rows: int) -> Registry:
     return Registry.parse(
         {
             "payload": "synthetic",
-            "arch": {"name": "synthetic", "device": "cpu"},
+            "arch": {"name": "cpu", "device": "cpu"},
             "abi_hash": _launcher.ABI_HASH,
             "traits": {"decode": ["q_dtype", "kv_dtype", "out_dtype", "schedule"]},
             "accepted": {"decode": ["page_size", "num_heads", "q_len"]},
@@ -134,7 +134,7 @@ def _synthetic_traits(row: int) -> tuple[str, int, str]:
 def _synthetic_config(row: int) -> dict[str, Any]:
     schedule, page_size, dtype = _synthetic_traits(row)
     numbers = {"page_size": page_size, "num_heads": 128, "q_len": 1}
-    return {"op": "decode", "arch": "synthetic", "q_dtype": dtype, "kv_dtype": dtype, "schedule": schedule, **numbers}
+    return {"op": "decode", "arch": "cpu", "q_dtype": dtype, "kv_dtype": dtype, "schedule": schedule, **numbers}
 
 
 class _Step:

@@ -264,20 +264,20 @@ def test_each_mistake_in_a_row_is_said(before, after, said):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("token_bytes = 656\n", "", "formats.toml:43: format: field 'token_bytes' is missing"),
+        ("token_bytes = 656\n", "", "formats.toml:45: format: field 'token_bytes' is missing"),
         (
             "token_bytes = 656",
             "token_bytes = 656\npadding = 1",
-            "formats.toml:49: format: field: got 'padding'",
+            "formats.toml:51: format: field: got 'padding'",
         ),
-        ("columns = 512", "column = 512", "formats.toml:19: format.latent: field 'columns' is missing"),
+        ("columns = 512", "column = 512", "formats.toml:21: format.latent: field 'columns' is missing"),
         (
             'type = "fp32", group = 128',
             'type = "fp64", group = 128',
             "format.scales.type: got 'fp64'; accepts",
         ),
         ('place = "row"', 'place = "column"', "format.scales.place: got 'column'; accepts tensor, row, row_end, page"),
-        ("group = 128, ", "", "formats.toml:46: format.scales: field 'group' is missing"),
+        ("group = 128, ", "", "formats.toml:48: format.scales: field 'group' is missing"),
         ('place = "tensor"', 'place = "tensor", group = 8', "format.scales.group: got 8; accepts nothing"),
         ('place = "tensor"', 'place = "tensor", interleave = 2', "format.scales.interleave: got 2; accepts nothing"),
         ("token_bytes = 656", "token_bytes = 656\npage_multiple = 0", "got 0; accepts an integer from 1"),

@@ -98,8 +98,11 @@ def arch_named(name: str) -> str:
 
 def _arch(value: object) -> str:
     name = arch_named(str.__str__(value)) if isinstance(value, str) else None
-    archs = {arch.name: arch for arch in payloads().archs}
-    if name is None or not (name in _ARCHS or name in archs):
+    if name is not None and name in _ARCHS:
+        return name
+    installed = payloads()
+    archs = {arch.name: arch for arch in installed.archs}
+    if name is None or not (name in archs or name in {each.name for each in installed.rejected}):  # which lookups tell
         raise ValueRangeError("arch", quoted(value), ", ".join(map(_told, archs.values())) or ", ".join(_ARCHS))
     return name
 

@@ -158,8 +158,7 @@ def test_payload_of_the_device_was_rejected(play, site, rediscover):
     text = refusal()
     says = f"{HERE} is served by arch sm90a, whose payload was rejected: distribution mla-kernels-sm90 is version 99.1"
     assert says in text
-    assert text.count("99.1") == 1
-    assert "nox -s wheels" not in text
+    assert text.count("99.1") == text.count("nox -s wheels") == 1
 
 
 def test_payload_of_the_device_is_in_use(play, site, rediscover):
