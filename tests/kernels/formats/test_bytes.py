@@ -210,7 +210,9 @@ def test_formats_that_look_alike_must_be_named() -> None:
         mla.gather_kv(cache, slots.int())
     with pytest.raises(DTypeError, match=said):
         mla.sparse_decode(q, cache, indices, softmax_scale=1.0)
-    with pytest.raises(ShapeError, match=r"kv_cache: got rows of 528 bytes; accepts .*; sparse_decode reads the others"):
+    with pytest.raises(
+        ShapeError, match=r"kv_cache: got rows of 528 bytes; accepts .*; sparse_decode reads the others"
+    ):
         mla.decode(q, cache, None, slots[:1].int(), softmax_scale=1.0)
     for name, code in (("fp8_ds_v41", 0x78), ("fp8_ds_mla", 0x7E)):
         mla.store_kv(torch.ones(2, 512), None, cache, slots, kv_dtype=name)
